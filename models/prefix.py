@@ -1,28 +1,70 @@
 """The input of the language model before the response: embeddings, positions and mask ranks."""
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Final
 
+import numpy as np
+import torch
+from numpy.typing import NDArray
 from torch import Tensor
+
+from models.cuda.transfers import to_device
+
+MARKS: Final = 6
+"""Positions beside those of a text's symbols, prompt and frames: language, level, separators."""
 
 
 @dataclass(frozen=True)
 class Prefix:
-    """Everything before the response: text, language, level and voice prompt, already embedded."""
+    """Everything before the response: text, language, level and voice prompt.
 
-    embeddings: Tensor  # [S, D]
-    positions: Tensor  # [S] int64
-    blocks: Tensor  # [S] int64 ranks of the block-causal mask: 0 up to the prompt, 1 for phonemes
+    What is on the device is made when it is asked for first: a recording needs the numbers alone.
+
+    Attributes:
+        numbers: ``[3, S]`` int64 of each position: its row of `Valle.symbols` and, behind those,
+            of the prompt; its position id; and its rank of the block-causal mask, 0 up to the
+            prompt and 1 for phonemes.
+    """
+
+    level: int
+    numbers: NDArray[np.int64]
+    embed: Callable[[], Tensor]  # gives the embeddings [S, D]
+    device: torch.device
+    prompt: Tensor | None = None  # [Tp, K] int64 codes of the voice
     response_start: int = 0  # position of response frame 0; not 0 where positions count through
     # length of the leading part that is the same for every text and attends to nothing after it, so
     # that its keys and values can be cached across texts
     shared: int = 0
     text_start: int = 0  # index of the first phoneme
+    is_begun: bool = False  # whether frames of the response are in it, which have no symbols
 
     def __len__(self) -> int:
-        return len(self.positions)
+        return self.numbers.shape[1]
 
     def __getitem__(self, part: slice) -> "Prefix":
         """Return a slice of the positions, with ``shared`` and ``text_start`` reset to 0."""
-        return Prefix(
-            self.embeddings[part], self.positions[part], self.blocks[part], self.response_start
-        )
+        return replace(
+            self, numbers=self.numbers[:, part], embed=lambda: self.embeddings[part], shared=0,
+            text_start=0,
+        )  # fmt: skip
+
+    @cached_property
+    def embeddings(self) -> Tensor:
+        """``[S, D]``."""
+        return self.embed()
+
+    @property
+    def positions(self) -> Tensor:
+        """``[S]`` int64 position ids."""
+        return self._on_device[1]
+
+    @property
+    def blocks(self) -> Tensor:
+        """``[S]`` int64 ranks of the block-causal mask."""
+        return self._on_device[2]
+
+    @cached_property
+    def _on_device(self) -> Tensor:
+        return to_device(self.numbers, self.device)

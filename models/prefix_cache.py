@@ -5,11 +5,12 @@ of guidance. See `models.prefix.Prefix.shared` for why the copy is exact.
 """
 
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
 import torch
+from torch import Tensor
 
 from models.prefix import Prefix
 from models.stack.slot_cache import SlotCache
@@ -30,6 +31,30 @@ class NullKey(NamedTuple):
     """Cache key of the unconditional prefix."""
 
     language: int
+
+
+Read = Callable[
+    [Sequence[Prefix], Sequence[tuple[SlotCache, int]]], Sequence[tuple[Tensor, Tensor]]
+]
+"""Appends each of some prefixes to a slot of a cache; see `one_by_one`, which does."""
+
+
+def one_by_one(model: Valle) -> Read:
+    """Return what reads prefixes one after the other.
+
+    For each it returns what `Valle.read` does, of the last position at least.
+    """
+    return lambda prefixes, places: [
+        model.read(prefix, *place) for prefix, place in zip(prefixes, places, strict=True)
+    ]
+
+
+class Wanted(NamedTuple):
+    """A prefix that is to be read into an empty slot."""
+
+    prefix: Prefix
+    slot: int
+    key: Hashable | None  # what its shared part depends on beside the level; None: it is not cached
 
 
 class PrefixCache:
@@ -69,37 +94,45 @@ class PrefixCache:
             self._evict()
 
     @torch.inference_mode()
-    def begin(
-        self, prefix: Prefix, level: int, cache: SlotCache, slot: int, key: Hashable | None
-    ) -> Prefix:
-        """Load the shared part of a prefix into an empty slot; return the rest, which may be empty.
+    def begin(self, wanted: Sequence[Wanted], cache: SlotCache, read: Read) -> list[Prefix]:
+        """Load the shared parts of prefixes into empty slots; return the rests, some may be empty.
 
-        The part is always computed by itself, cached or not, so that the bits of a slot do not
-        depend on what is in the cache. A ``key`` (what the part depends on) of None caches nothing.
+        A part is always computed by itself, cached or not, so that the bits of a slot do not
+        depend on what is in the cache.
         """
-        if prefix.shared:
-            part = prefix[: prefix.shared]
-            found = self._compute(part, level) if key is None else self._get(key, part, level)
-            cache.load(slot, found)
-        return prefix[prefix.shared :]
-
-    def _get(self, key: Hashable, part: Prefix, level: int) -> SlotCache:
-        """Return the entry of a key, computing it on a miss."""
+        parts = [one.prefix[: one.prefix.shared] for one in wanted]
         # A request may omit the prompt: the shared part is then shorter under the same key.
-        place = (key, level, len(part))
-        if place not in self._entries:
-            self._entries[place] = self._compute(part, level)
-            self.bytes += self._entries[place].bytes
-        self._entries.move_to_end(place)
-        entry = self._entries[place]
-        self._evict()
-        return entry
+        places = [
+            None if key is None else (key, part.level, len(part))
+            for part, (_, _, key) in zip(parts, wanted, strict=True)
+        ]
+        found = [None if place is None else self._entries.get(place) for place in places]
+        missing = [at for at, part in enumerate(parts) if len(part) and found[at] is None]
+        made = {at: self.new_cache(1, len(parts[at])) for at in missing}
+        if made:
+            read([parts[at] for at in made], [(one, 0) for one in made.values()])
+        for at, (place, one) in enumerate(zip(places, wanted, strict=True)):
+            # Held until all are loaded, whatever is evicted for others.
+            entry = found[at] = made.get(at, found[at])
+            if entry is None:
+                continue
+            if place is not None:
+                if at in made:
+                    self._entries[place] = entry
+                    self.bytes += entry.bytes
+                self._entries.move_to_end(place)
+                self._evict()
+            cache.load(one.slot, entry)
+        return [one.prefix[one.prefix.shared :] for one in wanted]
 
-    def _compute(self, part: Prefix, level: int) -> SlotCache:
-        cache = self.new_cache(1, len(part))
-        ranks = self._model.ranks(level, part.blocks)
-        self._model.transformer.extend(part.embeddings, part.positions, cache, 0, ranks)
-        return cache
+    @torch.inference_mode()
+    def read(
+        self, wanted: Sequence[Wanted], cache: SlotCache, read: Read
+    ) -> Sequence[tuple[Tensor, Tensor]]:
+        """As `begin`, and append the rest of each prefix, where there is one; returns as `Read`."""
+        rests = self.begin(wanted, cache, read)
+        places = [(cache, one.slot) for one, rest in zip(wanted, rests, strict=True) if len(rest)]
+        return read([rest for rest in rests if len(rest)], places)
 
     def _evict(self) -> None:
         """Drop least recently used entries until the rest fits, except pinned ones."""

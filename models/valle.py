@@ -10,10 +10,12 @@ its level from the codes of lower levels. Some models can also predict level 0 i
 all frames, and the number of frames beforehand, digit by digit. A prefix is made for one level.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import cast
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -77,35 +79,55 @@ class Valle(nn.Module):
         """Embed everything before the response.
 
         ``phoneme_ids`` include BOS and EOS; ``prompt`` is ``[Tp, K]`` int64 codes of the voice.
+
+        Raises:
+            ValueError: The model was trained without a prompt.
         """
-        device = self.separator.device
-        segments: dict[str, Tensor] = {
-            "lang": self.languages.weight[min(language, self.languages.num_embeddings - 1), None],
-            "level": self.level.weight[level, None],
-            "phn": self.phonemes(torch.tensor(phoneme_ids, device=device)),
+        device, language = self.separator.device, min(language, self.languages.num_embeddings - 1)
+        first_language = 1 + self.config.levels
+        first_phoneme = first_language + self.languages.num_embeddings
+        segments: dict[str, tuple[Iterable[int], Callable[[], Tensor]]] = {
+            "lang": ([first_language + language], lambda: self.languages.weight[language, None]),
+            "level": ([1 + level], lambda: self.level.weight[level, None]),
+            "phn": (
+                [first_phoneme + one for one in phoneme_ids],
+                lambda: self.phonemes(torch.tensor(phoneme_ids, device=device)),
+            ),
         }
         if prompt is not None and len(prompt):
-            segments["prom"] = self.embed_prompt(prompt, level)
-        parts, positions, blocks = [], [], []
-        total = before_text = 0
-        for name in self.config.segments[:-1]:
-            if name not in segments:
-                continue
-            if name == "phn":
-                before_text = total
-            parts += [segments[name], self.separator[None]]
-            count = len(segments[name]) + 1
-            total += count
-            positions.append(torch.arange(count, device=device))
-            blocks.append(torch.full((count,), int(name == "phn"), device=device))
-        all_positions = torch.cat(positions)
+            if not self.config.max_prompt_frames:
+                raise ValueError("this model takes no voice prompt")
+            rows = range(self.symbol_count, self.symbol_count + len(prompt))
+            segments["prom"] = rows, lambda: self.embed_prompt(prompt, level)
+        names = [name for name in self.config.segments[:-1] if name in segments]
+        parts = []
+        for name in names:
+            symbols = [*segments[name][0], 0]
+            parts.append([symbols, range(len(symbols)), [int(name == "phn")] * len(symbols)])
+        numbers = np.concatenate(parts, 1)
+        before_text, total = int(numbers[2].argmax()), numbers.shape[1]
         if self.config.unified_positions:
-            all_positions = torch.arange(total, device=device)
-        start = total if self.config.unified_positions else 0
-        shared = before_text if self.hides_text(level) else 0
+            numbers[1] = range(total)
+
+        def embed() -> Tensor:
+            own = ([segments[name][1](), self.separator[None]] for name in names)
+            return torch.cat([*chain(*own)])
+
         return Prefix(
-            torch.cat(parts), all_positions, torch.cat(blocks), start, shared, before_text
-        )
+            level, numbers, embed, device, prompt,
+            response_start=total if self.config.unified_positions else 0,
+            shared=before_text if self.hides_text(level) else 0, text_start=before_text,
+        )  # fmt: skip
+
+    @property
+    def symbol_count(self) -> int:
+        """How many `symbols` there are."""
+        return 1 + self.config.levels + self.languages.num_embeddings + self.phonemes.num_embeddings
+
+    def symbols(self) -> Tensor:
+        """Return a copy ``[V, D]`` of the embeddings of all that a prefix has but the prompt."""
+        weights = (self.level.weight, self.languages.weight, self.phonemes.weight)
+        return torch.cat([self.separator[None], *weights])
 
     def null_prefix(self, level: int, *, language: int = 0) -> Prefix:
         """Return the unconditional prefix for guidance: no text and no prompt.
@@ -120,14 +142,16 @@ class Valle(nn.Module):
 
     def begin(self, prefix: Prefix, codes: Tensor) -> Prefix:
         """Return a level-0 prefix extended by first frames of the response, ``[T]`` int64."""
-        start = prefix.response_start
-        frames = torch.arange(start, start + len(codes), device=codes.device)
-        return Prefix(
-            torch.cat([prefix.embeddings, self.embed_response(codes[:, None], 0)]),
-            torch.cat([prefix.positions, frames]),
-            torch.cat([prefix.blocks, self.response_blocks(start, len(codes))]),
-            start + len(codes),
-            text_start=prefix.text_start,
+        start, count = prefix.response_start, len(codes)
+        frames = np.arange(start, start + count)
+        blocks = 2 + frames // self.config.block_frames
+        return replace(
+            prefix,
+            numbers=np.concatenate([prefix.numbers, [frames * 0, frames, blocks]], 1),
+            embed=lambda: torch.cat([prefix.embeddings, self.embed_response(codes[:, None], 0)]),
+            response_start=start + count,
+            shared=0,
+            is_begun=True,
         )
 
     def embed_response(self, codes: Tensor, level: int) -> Tensor:
@@ -141,13 +165,7 @@ class Valle(nn.Module):
         return self._embed(self.response[1:], codes, level, self.config.response_sums)
 
     def embed_prompt(self, codes: Tensor, level: int) -> Tensor:
-        """Return the embeddings ``[T, D]`` of a voice prompt ``[T, K]`` as input of a level.
-
-        Raises:
-            ValueError: The model was trained without a prompt.
-        """
-        if not self.config.max_prompt_frames:
-            raise ValueError("this model takes no voice prompt")
+        """Return the embeddings ``[T, D]`` of a voice prompt ``[T, K]`` as input of a level."""
         tables = self.response[1:] if self.config.shared_tables else self.prompt
         embedded = self._embed(tables, codes, level, self.config.prompt_sums)
         rest = [tables[k](codes[:, k]) for k in range(max(1, level), len(tables))]
@@ -159,6 +177,17 @@ class Valle(nn.Module):
         """Return the block-causal ranks ``[count]`` of response frames from ``start`` on."""
         frames = torch.arange(start, start + count, device=self.separator.device)
         return 2 + frames // self.config.block_frames
+
+    def read(self, prefix: Prefix, cache: SlotCache, slot: int) -> tuple[Tensor, Tensor]:
+        """Append a prefix to a slot.
+
+        Returns:
+            Hidden states ``[S, D]``, and the last layer's queries ``[S, heads, head_dim]``.
+        """
+        ranks = self.ranks(prefix.level, prefix.blocks)
+        return self.transformer.extend_with_queries(
+            prefix.embeddings, prefix.positions, cache, slot, ranks
+        )
 
     def ranks(self, level: int, blocks: Tensor) -> Tensor:
         """Return the ranks ``[S]`` for `Transformer`'s mask, of `Prefix.blocks`, `response_blocks`.

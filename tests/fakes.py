@@ -129,8 +129,8 @@ class FakeBackend:
     def close(self) -> None:
         pass
 
-    def measure(self, costs: Capacity) -> None:
-        pass
+    def measure(self, costs: Capacity, slots: int) -> Any:
+        return self.batch(slots)
 
     def check_golden(self) -> GoldenResult | None:
         return GoldenResult(2, 1)

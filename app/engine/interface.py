@@ -231,8 +231,11 @@ class Backend(Protocol):
     def close(self) -> None:
         """Release everything; nothing may be called afterwards."""
 
-    def measure(self, costs: Capacity) -> None:
-        """Speak for about a second and record the costs. Call before all jobs."""
+    def measure(self, costs: Capacity, slots: int) -> Batch[Any]:
+        """Speak for about a second and record the costs. Call before all jobs.
+
+        Returns the batch of it, without jobs, of so many rows or of more if it needs more.
+        """
 
     def check_golden(self) -> GoldenResult | None:
         """Speak the golden requests; None if the model has none for the weights in use."""

@@ -9,8 +9,8 @@ import torch
 
 from app.engine.interface import Plan
 from app.engine.job import USUAL_PHONEME_S
-from app.engine.utterance import MARKS
 from models.config import KvCacheDtype, ModelConfig
+from models.prefix import MARKS
 from models.stack.paged_cache import PAGE, PagePool, page_bytes_of
 from models.valle import Valle
 from samplers.knobs.features import is_guided

@@ -14,14 +14,11 @@ from app.engine.job import (
     TraceColumns,
 )
 from models.config import BOS_ID, EOS_ID
-from models.prefix import Prefix
+from models.prefix import MARKS, Prefix
 from models.prefix_cache import NullKey, VoiceKey
 from models.valle import Valle
 from samplers.knobs.features import is_guided
 from samplers.knobs.params import SamplingParams
-
-MARKS = 6
-"""Positions beside those of a text's symbols, prompt and frames: language, level, separators."""
 
 
 @dataclass(frozen=True, slots=True)

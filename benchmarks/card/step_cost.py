@@ -38,7 +38,8 @@ from models.config import BOS_ID, EOS_ID, CodecConfig, KvCacheDtype, MaskKind
 from models.cuda.kernels.choice import FUSED, TORCH, Kernels
 from models.cuda.kernels.sharing import PAGE, sharing
 from models.placement import prepare_for
-from models.prefix_cache import PrefixCache, VoiceKey
+from models.prefix_cache import PrefixCache, VoiceKey, Wanted, one_by_one
+from models.recorded_prefixes import RecordedPrefixes
 from models.valle import Valle
 from samplers.ar.plain import WINDOW as COUNTED_CODES
 from samplers.ar.plain import Kind
@@ -358,48 +359,61 @@ def counted_chunks(
     return counted
 
 
-def counted_prefixes(speech: SpeechModel, *, known: bool, together: bool) -> Counted:
-    """Count what an utterance begins with: the prefixes of all finer levels, in pages.
+def counted_prefixes(
+    speech: SpeechModel, levels: Sequence[int], *, known: bool, recorded: bool
+) -> tuple[int, Counted]:
+    """Return the launches of what an utterance begins with, and what they cost.
 
     Args:
         speech: Of `meta_speech`.
+        levels: Whose prefixes are read, in pages.
         known: Whether the voice's prompt was read before.
-        together: Whether the text is read for all levels at once.
+        recorded: Whether they are read in recorded functions.
     """
     model, config = speech.model, speech.model.config
-    pool = make_pool(model, 1 << 30)
-    extend = model.transformer.paged(pool) if together else None
+    pool, plays = make_pool(model, 1 << 30), list[Callable[[], object]]()
+
+    def record(function: Callable[[], object], **_: Any) -> Callable[[], None]:
+        return lambda: plays.append(function)
+
+    read = RecordedPrefixes(model, pool, levels, record) if recorded else one_by_one(model)
     prefixes = PrefixCache(model, new_cache=pool.new_cache)
     prompt = torch.zeros(config.max_prompt_frames, config.levels, dtype=torch.int64, device=META)
-    ids = [BOS_ID, *[EOS_ID + 1] * (SYMBOLS - 2), EOS_ID]
-    voice = VoiceKey(None, "a voice", 0)
-    inputs = UtteranceInput(ids, SamplingParams(), 0, 0, WHOLE_FRAMES, prompt=prompt, voice=voice)
-    codebooks = torch.zeros(config.levels, config.codes, 128, device=META)
-    counted = Counted()
-    counted = Counted()
-    with torch.inference_mode(), _Attention(counted):
-        if known:
-            CachedLevels(model, codebooks, inputs, prefixes)
-        counted = Counted()
-    with torch.inference_mode(), _Attention(counted), counted:
-        CachedLevels(model, codebooks, inputs, prefixes, extend)
-    return counted
+    ids, key = [BOS_ID, *[EOS_ID + 1] * (SYMBOLS - 2), EOS_ID], VoiceKey(None, "a voice", 0)
+    wanted = [
+        Wanted(model.prefix(ids, level, prompt=prompt), slot, key)
+        for slot, level in enumerate(levels)
+    ]
+    room = len(wanted[0].prefix) + WHOLE_FRAMES
+    if known:
+        prefixes.read(wanted, pool.new_cache(len(wanted), room), read)
+    plays.clear()
+    launched, played = Counted(), Counted()
+    with torch.inference_mode(), _Attention(launched), launched:
+        prefixes.read(wanted, pool.new_cache(len(wanted), room), read)
+    with torch.inference_mode(), _Attention(played), played:
+        for play in plays:
+            play()
+    return launched.kernels + len(plays), played if recorded else launched
 
 
 def prefix_costs(*, layers: int = 12, width: int = 1024) -> list[TableRow]:
-    """Return what the prefixes of an utterance take, launched one by one and if they were not."""
+    """Return what the prefixes of an utterance take, launched one by one and recorded."""
     speech = meta_speech(layers=layers, width=width)
+    finer = range(1, speech.model.config.levels)
     rows: list[TableRow] = []
-    kinds = product((("a new voice", False), ("a known voice", True)), (False, True))
-    for (name, known), together in kinds:
-        found = counted_prefixes(speech, known=known, together=together)
+    for (name, levels), known, recorded in product(
+        (("level 0", [0]), ("finer levels", finer)), (False, True), (False, True)
+    ):
+        launches, found = counted_prefixes(speech, levels, known=known, recorded=recorded)
         rows.append({
             "prefixes of": name,
-            "text read": "for all levels at once" if together else "level by level",
-            "launches": found.kernels,
+            "voice": "known" if known else "new",
+            "read": "recorded" if recorded else "one by one",
+            "launches": launches,
             "MB": found.bytes / 1e6,
-            "us of the host": found.kernels * LAUNCH_S * 1e6,
-            "us of the card": found.seconds * 1e6,
+            "us of the host": launches * LAUNCH_S * 1e6,
+            "us of the card": found.estimate_s * 1e6,
         })
     return rows
 

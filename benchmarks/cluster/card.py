@@ -185,8 +185,9 @@ class Card:
     def close(self) -> None:
         """Do nothing."""
 
-    def measure(self, costs: Capacity) -> None:
+    def measure(self, costs: Capacity, slots: int) -> "CardBatch":  # noqa: ARG002
         """Record nothing: every slot is offered."""
+        return self.batch(slots)
 
     def check_golden(self) -> GoldenResult | None:
         """Return None: there are no golden requests."""

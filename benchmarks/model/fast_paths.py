@@ -45,9 +45,7 @@ def uncached(model: Valle, ids: list[int], codes: Tensor) -> Tensor:
 
 def prefill(model: Valle, ids: list[int], cache: SlotCache, slot: int) -> Tensor:
     """Run a prefix into a slot; return its last hidden state ``[1, D]``."""
-    prefix = model.prefix(ids, 0)
-    ranks = model.ranks(0, prefix.blocks)
-    return model.transformer.extend(prefix.embeddings, prefix.positions, cache, slot, ranks)[-1:]
+    return model.read(model.prefix(ids, 0), cache, slot)[0][-1:]
 
 
 def step(model: Valle, codes: Tensor, frame: int, cache: SlotCache, slots: list[int]) -> Tensor:

@@ -46,8 +46,7 @@ def loss(
     codes = torch.from_numpy(utterance.codes.astype(np.int64))
     prefix = model.prefix(utterance.phoneme_ids, level, prompt=prompt)
     cache, stack = new_cache(1, len(prefix) + len(codes)), model.transformer
-    ranks = model.ranks(level, prefix.blocks)
-    first = stack.extend(prefix.embeddings, prefix.positions, cache, 0, ranks)[-1:]
+    first = model.read(prefix, cache, 0)[0][-1:]
     positions = prefix.response_start + torch.arange(len(codes))
     ranks = model.ranks(level, model.response_blocks(0, len(codes)))
     rest = stack.extend(model.embed_response(codes, level), positions, cache, 0, ranks)

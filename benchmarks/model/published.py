@@ -111,8 +111,7 @@ def passes(model: Valle, frames: int, rounds: int) -> dict[str, float]:
 
     def read() -> None:
         cache.rewind(0, 0)
-        ranks = model.ranks(0, prefix.blocks)
-        model.transformer.extend(prefix.embeddings, prefix.positions, cache, 0, ranks)
+        model.read(prefix, cache, 0)
 
     def nar() -> None:
         for level in range(1, config.levels):

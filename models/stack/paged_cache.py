@@ -9,12 +9,14 @@ what the one had queued until then.
 """
 
 import math
+import sys
 import threading
 import weakref
 from collections import deque
 from collections.abc import Sequence
 from typing import Self
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -22,6 +24,7 @@ from models.config import ModelConfig
 from models.cuda.kernels.reference import SCALE_BYTES, gather
 from models.cuda.kernels.sharing import PAGE as PAGE
 from models.cuda.streams import Work
+from models.cuda.transfers import to_device
 from models.stack.slot_cache import SlotCache
 
 
@@ -39,6 +42,7 @@ class PagePool:
         keys: ``[(pages + 1) * PAGE, kv_heads, head_dim]`` a layer, rotated and finite; in int8 with
             scales, as `models.cuda.kernels.reference.store` leaves them.
         values: The same.
+        by_page: ``[2 * layers, pages + 1, n]``, the same memory, keys of all layers first.
         pages: How many pages there are.
         padding: The number of one more, which no sequence has: recordings write there what is not
             kept, and nobody reads it.
@@ -47,11 +51,10 @@ class PagePool:
     def __init__(
         self, config: ModelConfig, pages: int, *, dtype: torch.dtype, device: torch.device
     ) -> None:
-        shape = ((pages + 1) * PAGE, config.kv_heads, _width(config, dtype))
-        self.keys, self.values = (
-            [torch.zeros(shape, dtype=dtype, device=device) for _ in range(config.layers)]
-            for _ in range(2)
-        )
+        shape = (2, config.layers, (pages + 1) * PAGE, config.kv_heads, _width(config, dtype))
+        held = torch.zeros(shape, dtype=dtype, device=device)
+        self.keys, self.values = ([*part.unbind()] for part in held)
+        self.by_page = held.view(2 * config.layers, pages + 1, -1)
         self.pages = self.padding = pages
         self._lock = threading.Lock()
         self._free = list(range(pages))
@@ -145,9 +148,7 @@ class PagePool:
 
     def copy(self, source: int, target: int) -> None:
         """Copy a page."""
-        given, taken = (slice(page * PAGE, (page + 1) * PAGE) for page in (source, target))
-        for rows in (*self.keys, *self.values):
-            rows[taken] = rows[given]
+        self.by_page[:, target] = self.by_page[:, source]
 
 
 class PagedCache(SlotCache):
@@ -163,6 +164,8 @@ class PagedCache(SlotCache):
         self._pages: list[list[int]] = [[] for _ in range(slots)]
         self._shared = [0] * slots  # leading pages that others have, too
         self._work = Work(pool.keys[0].device)
+        # Copies of pages that are due, each with the cache that it is from.
+        self._copies: list[tuple[SlotCache, int, int]] = []
         weakref.finalize(self, _give_all, pool, self._pages, self._work)
 
     @property
@@ -174,13 +177,15 @@ class PagedCache(SlotCache):
         """Return a copy ``[kv_heads, length, head_dim]``, in float32 of what is held in 8 bits."""
         rows = self.pool.keys[layer]
         dtype = torch.float32 if rows.dtype == torch.int8 else rows.dtype
-        pages = torch.tensor([self._pages[slot]], dtype=torch.int64, pin_memory=rows.is_cuda)
-        found = gather(rows, pages.to(rows.device, non_blocking=True), dtype)
+        pages = to_device(np.array([self.pages(slot)], np.int64), rows.device)
+        found = gather(rows, pages, dtype)
         return found[0, :, : self.lengths[slot]]
 
     def rewind(self, slot: int, length: int) -> None:
         """Truncate a slot, and give back the pages that it does not need."""
         super().rewind(slot, length)
+        if self._pages[slot]:  # of or to which a copy may be due
+            self.pages(slot)
         kept = math.ceil(length / PAGE)
         self.pool.give(self._pages[slot][kept:], self._work)
         del self._pages[slot][kept:]
@@ -204,11 +209,18 @@ class PagedCache(SlotCache):
         self._shared[slot] = whole
         if end % PAGE:
             self.reserve(slot, end)
-            self.pool.copy(pages[whole], self._pages[slot][whole])
+            self._copies.append((source, pages[whole], self._pages[slot][whole]))
 
     def pages(self, slot: int) -> Sequence[int]:
-        """Return the pages of a slot, in order."""
+        """Return the pages of a slot, in order, with all that is to be in them."""
+        for source, target in self.take_copies():
+            self.pool.copy(source, target)
         return self._pages[slot]
+
+    def take_copies(self, most: int = sys.maxsize) -> list[tuple[int, int]]:
+        """Return copies of pages to others that are due; the caller queues them before all else."""
+        taken, self._copies = self._copies[:most], self._copies[most:]
+        return [(source, target) for _, source, target in taken]
 
     def reserve(self, slot: int, end: int) -> None:
         """Take the pages that a slot of ``end`` positions lacks; queues nothing on the device."""
@@ -219,7 +231,8 @@ class PagedCache(SlotCache):
     def _own_last(self, slot: int) -> None:
         """Replace the last page of a slot by a copy of its own."""
         (page,) = self.pool.take(1, self._work)
-        old = self._pages[slot].pop()
+        old = self.pages(slot)[-1]
+        self._pages[slot].pop()
         self.pool.copy(old, page)
         self.pool.give([old], self._work)
         self._pages[slot].append(page)

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from models.cuda.kernels.choice import Kernels
 from models.cuda.kernels.reference import gather
+from models.cuda.transfers import to_device
 from models.stack.attention import masked_statistics
 from models.stack.block import Block, RmsNorm, plus_product
 from models.stack.paged_cache import PAGE, PagedCache, PagePool
@@ -167,7 +168,7 @@ class PagedPasses:
             + [self.pool.padding] * (width - len(cache.pages(slot)))
             for slot in slots
         ]
-        table = torch.tensor(rows, pin_memory=x.is_cuda).to(x.device, non_blocking=True)
+        table = to_device(rows, x.device)
         counts = torch.full((batch,), count, device=x.device)
         placed = self.layout(positions, table[:, 0], counts, reach)(table[:, 1:])
         found = self.run(x.flatten(0, 1), placed, layer)

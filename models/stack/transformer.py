@@ -130,23 +130,19 @@ class Transformer(nn.Module):
         """
         return self._extend(x, positions, cache, slot, ranks)[0]
 
-    def extend_with_attention(
-        self, x: Tensor, positions: Tensor, cache: SlotCache, slot: int, ranks: Tensor | None = None
-    ) -> tuple[Tensor, AttentionStatistics]:
-        """As `extend`, with the last layer's statistics of the last position, which sees all."""
-        hidden, queries = self._extend(x, positions, cache, slot, ranks)
-        return hidden, attention_statistics([queries[-1]], [cache.keys_of(-1, slot)])
-
     def extend_with_queries(
         self,
         x: Tensor,
         positions: Tensor,
         cache: SlotCache,
         slot: int,
-        ranks: Tensor | None,
-        layer: int,
+        ranks: Tensor | None = None,
+        layer: int | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """As `extend`, with a layer's queries ``[S, heads, head_dim]``, rotated as its keys are."""
+        """As `extend`, with the queries ``[S, heads, head_dim]`` of a layer, or of the last.
+
+        They are rotated as the layer's keys are.
+        """
         return self._extend(x, positions, cache, slot, ranks, layer)
 
     def step(self, x: Tensor, positions: Tensor, cache: SlotCache, slots: Sequence[int]) -> Tensor:

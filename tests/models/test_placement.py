@@ -27,8 +27,7 @@ def ar_logits(model: Valle) -> Tensor:
     prefix = model.prefix(IDS, 0, prompt=codes(9))
     dtype = model.separator.dtype
     cache = KVCache(model.config, 2, len(prefix) + FRAMES, dtype=dtype)
-    x, ranks = prefix.embeddings, model.ranks(0, prefix.blocks)
-    hidden = [model.transformer.extend(x, prefix.positions, cache, 1, ranks)[-1:]]
+    hidden = [model.read(prefix, cache, 1)[0][-1:]]
     for frame, code in enumerate(codes()[:-1, :1]):
         x = model.embed_response(code[None], 0)
         hidden.append(model.transformer.step(x, torch.tensor([frame]), cache, [1]))

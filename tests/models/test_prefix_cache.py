@@ -8,7 +8,7 @@ from torch import Tensor
 
 from models.config import ModelConfig
 from models.prefix import Prefix
-from models.prefix_cache import NullKey, PrefixCache, VoiceKey
+from models.prefix_cache import NullKey, PrefixCache, VoiceKey, Wanted, one_by_one
 from models.stack.cache import KVCache
 from models.stack.slot_cache import SlotCache
 from models.valle import Valle
@@ -46,15 +46,20 @@ def rows(cache: KVCache, slot: int) -> list[Tensor]:
 
 
 def read(
-    model: Valle, prefixes: PrefixCache, prefix: Prefix, level: int, key: VoiceKey | NullKey | None
+    model: Valle, prefixes: PrefixCache, prefix: Prefix, key: VoiceKey | NullKey | None
 ) -> tuple[KVCache, Tensor]:
     """Read a prefix into slot 1; return the cache and the hidden rows of what was not shared."""
     cache = slot_of(model, prefix)
-    rest = prefixes.begin(prefix, level, cache, 1, key)
-    ranks = model.ranks(level, rest.blocks)
-    hidden = model.transformer.extend(rest.embeddings, rest.positions, cache, 1, ranks)
+    ((hidden, _),) = prefixes.read([Wanted(prefix, 1, key)], cache, one_by_one(model))
     assert cache.lengths == [0, len(prefix)]
     return cache, hidden
+
+
+def begin(
+    prefixes: PrefixCache, prefix: Prefix, key: VoiceKey | NullKey, cache: SlotCache
+) -> list[Prefix]:
+    """Load the shared part of a prefix into slot 0."""
+    return prefixes.begin([Wanted(prefix, 0, key)], cache, one_by_one(prefixes._model))
 
 
 @pytest.mark.parametrize("level", [0, 1, 7])
@@ -64,9 +69,8 @@ def test_a_prefix_from_the_cache_equals_one_read_whole(model, level, frames) -> 
     prefix = model.prefix(IDS, level, prompt=some_codes(frames))
     assert prefix.shared == 4 + (frames + 1 if frames else 0)
     whole = slot_of(model, prefix)
-    ranks = model.ranks(level, prefix.blocks)
-    hidden = model.transformer.extend(prefix.embeddings, prefix.positions, whole, 1, ranks)
-    cache, rest = read(model, PrefixCache(model), prefix, level, EVE)
+    hidden, _ = model.read(prefix, whole, 1)
+    cache, rest = read(model, PrefixCache(model), prefix, EVE)
     assert (rest - hidden[prefix.shared :]).abs().max() < 1e-5
     for found, expected in zip(rows(cache, 1), rows(whole, 1), strict=True):
         assert (found - expected).abs().max() < 1e-5
@@ -78,10 +82,10 @@ def test_a_slot_has_the_same_bits_whether_its_beginning_was_kept_or_not(model, l
     prefixes = Counted(model)
     prompt = some_codes(20)
     prefix = model.prefix(IDS, level, prompt=prompt)
-    unkept, hidden = read(model, prefixes, prefix, level, None)
-    first, hidden_of_first = read(model, prefixes, prefix, level, EVE)
-    read(model, prefixes, model.prefix([1, 7, 7, 2], level, prompt=prompt), level, EVE)
-    later, hidden_of_later = read(model, prefixes, prefix, level, EVE)
+    unkept, hidden = read(model, prefixes, prefix, None)
+    first, hidden_of_first = read(model, prefixes, prefix, EVE)
+    read(model, prefixes, model.prefix([1, 7, 7, 2], level, prompt=prompt), EVE)
+    later, hidden_of_later = read(model, prefixes, prefix, EVE)
     assert prefixes.computed == 2
     assert torch.equal(hidden, hidden_of_first)
     assert torch.equal(hidden, hidden_of_later)
@@ -96,7 +100,7 @@ def test_what_says_nothing_is_shared_but_for_what_the_ar_starts_from(model) -> N
     for level, unshared in ((0, 1), (5, 0)):
         prefix = model.null_prefix(level)
         cache = slot_of(model, prefix)
-        rest = prefixes.begin(prefix, level, cache, 0, NullKey(0))
+        (rest,) = begin(prefixes, prefix, NullKey(0), cache)
         assert len(rest) == unshared
         assert cache.lengths[0] == len(prefix) - unshared
 
@@ -122,7 +126,7 @@ def use(prefixes: Counted, model: Valle, voice: str, level: int = 1) -> int:
     """Begin a sequence of a voice; return how many parts were read for it."""
     before = prefixes.computed
     prefix = model.prefix(IDS, level, prompt=some_codes(20, seed=len(voice)))
-    prefixes.begin(prefix, level, slot_of(model, prefix), 0, VoiceKey(None, voice, 0))
+    begin(prefixes, prefix, VoiceKey(None, voice, 0), slot_of(model, prefix))
     return prefixes.computed - before
 
 
@@ -138,7 +142,7 @@ def test_owners_voices_languages_and_levels_are_apart(model) -> None:
     prefix = model.prefix(IDS, 1, prompt=some_codes(20))
     keys = [VoiceKey("me", "eve", 0), VoiceKey(None, "eve", 0), VoiceKey(None, "eve", 1)]
     for key in keys:
-        prefixes.begin(prefix, 1, slot_of(model, prefix), 0, key)
+        begin(prefixes, prefix, key, slot_of(model, prefix))
     assert use(prefixes, model, "eve", level=2) == 1
     assert prefixes.computed == prefixes.parts == 4
 
@@ -148,7 +152,7 @@ def test_a_prefix_without_the_prompt_is_not_taken_for_the_one_with_it(model) -> 
     for prompt in (some_codes(20), None):
         prefix = model.prefix(IDS, 0, prompt=prompt)
         cache = slot_of(model, prefix)
-        prefixes.begin(prefix, 0, cache, 0, EVE)
+        begin(prefixes, prefix, EVE, cache)
         assert cache.lengths[0] == prefix.shared
     assert prefixes.parts == 2
 

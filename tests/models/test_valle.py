@@ -112,9 +112,7 @@ def test_greedy_tokens_of_the_cached_loop_equal_the_uncached_ones(
 ) -> None:
     prefix = model.prefix(IDS, 0, prompt=prompt)
     cache = KVCache(CONFIG, slots=1, max_length=len(prefix) + 300)
-    hidden = model.transformer.extend(
-        prefix.embeddings, prefix.positions, cache, 0, model.ranks(0, prefix.blocks)
-    )[-1:]
+    hidden = model.read(prefix, cache, 0)[0][-1:]
     tokens, logits = [], []
     for frame in range(300):
         logits.append(model.logits(hidden, 0)[:, :-1])  # never stop
@@ -131,9 +129,7 @@ def test_nar_blocks_equal_the_whole_pass(model: Valle, level: int) -> None:
     codes, prefix = some_codes(40), model.prefix(IDS, level, prompt=some_codes(20, seed=5))
     whole = model.nar_logits(prefix, codes, level)
     cache = KVCache(CONFIG, slots=1, max_length=len(prefix) + 40)
-    model.transformer.extend(
-        prefix.embeddings, prefix.positions, cache, 0, model.ranks(level, prefix.blocks)
-    )
+    model.read(prefix, cache, 0)
     for start in range(0, 40, 15):
         piece = codes[start : start + 15]
         frames = torch.arange(start, start + len(piece))

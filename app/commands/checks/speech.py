@@ -26,7 +26,7 @@ def check_streams(settings: Settings) -> str:
 
     model, capacity = _loaded(settings), Capacity()
     model.check_deterministic()  # includes what is slow only once
-    model.measure(capacity)
+    model.measure(capacity, 1).close()
     if capacity.streams is None:
         raise CheckWarning("nothing could be measured: the model generated no audio")
     speed = f"{capacity.speed:.1f} s of audio per second"

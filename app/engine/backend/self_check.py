@@ -48,17 +48,18 @@ def is_deterministic(
     return torch.equal(codes, torch.from_numpy(np.concatenate(alone)).long())
 
 
-def measure(backend: Backend, costs: Capacity) -> None:
-    """Speak for about a second and note what each stage costs.
+def measure(backend: Backend, costs: Capacity, slots: int) -> Batch[Any]:
+    """Speak for about a second and note what each stage costs; returns the batch.
 
     Both stages run in this thread by turns, so where they share a processor, as under a quota, each
     is as slow as it will be.
     """
     plan = backend.plan(SpeechJob("measure", _TEXTS[0], SamplingParams(seed=0)))
-    with closing(backend.batch(plan.rows)) as batch:  # what it records is no part of a start
-        began_s = monotonic()
-        while monotonic() - began_s < _MEASURED_S:
-            _measure_once(backend, batch, plan, costs)
+    batch = backend.batch(max(slots, plan.rows))  # what it records is no part of a start
+    began_s = monotonic()
+    while monotonic() - began_s < _MEASURED_S:
+        _measure_once(backend, batch, plan, costs)
+    return batch
 
 
 def _measure_once(backend: Backend, batch: Batch[Any], plan: Plan, costs: Capacity) -> None:

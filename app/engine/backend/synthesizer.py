@@ -22,6 +22,7 @@ from app.engine.backend.planner import Planner
 from app.engine.backend.residence import Residence
 from app.engine.backend.self_check import is_deterministic, measure
 from app.engine.interface import (
+    Batch,
     GoldenResult,
     Plan,
     Reading,
@@ -311,9 +312,9 @@ class Synthesizer:
         assert last.result is not None  # the last chunk has it
         return last.result
 
-    def measure(self, costs: Capacity) -> None:
+    def measure(self, costs: Capacity, slots: int) -> Batch[Any]:
         """Speak for about a second and note what that costs; see `self_check.measure`."""
-        measure(self, costs)
+        return measure(self, costs, slots)
 
     def check_deterministic(self) -> bool:
         """Return whether a job has the same codes alone and among others; see `self_check`."""

@@ -15,7 +15,8 @@ from app.engine.level_0.hypothesis import Condition, Hypothesis, StackOutput, as
 from app.engine.utterance import UtteranceInput
 from models.alignment.attention import TextAttention
 from models.prefix import Prefix
-from models.prefix_cache import PrefixCache
+from models.prefix_cache import PrefixCache, Read, Wanted, one_by_one
+from models.stack.attention import attention_statistics
 from models.stack.slot_cache import SlotCache
 from models.valle import Valle
 from samplers.ar.trace import log_prob_of
@@ -47,25 +48,26 @@ class Feed(ABC):
 
     Attributes:
         lag: How many steps are queued before the host reads what the first of them drew.
+        read: Reads prefixes.
     """
 
     lag: ClassVar[int] = 0
-    model: Valle
     cache: SlotCache
+
+    def __init__(self, model: Valle, read: Read) -> None:
+        self.model, self.read = model, read
+        self._unknown = StackOutput.without_attention(model.separator[None]).attention
 
     def prefill(
         self, prefixes: PrefixCache, inputs: UtteranceInput, place: int, prefix: Prefix, slot: int
     ) -> Condition:
         """Run a prefix of an utterance, 0 with the text and 1 without, into an empty slot."""
-        stack, key = self.model.transformer, (inputs.voice, inputs.null)[place]
-        rest = prefixes.begin(prefix, 0, self.cache, slot, key)
-        ranks = self.model.ranks(0, rest.blocks)
-        arguments = (rest.embeddings, rest.positions, self.cache, slot, ranks)
+        wanted = Wanted(prefix, slot, (inputs.voice, inputs.null)[place])
+        ((hidden, queries),) = prefixes.read([wanted], self.cache, self.read)
+        first = StackOutput(hidden[-1:].clone(), self._unknown)
         if place == 0 and is_on("entropix", inputs.params):
-            hidden, attention = stack.extend_with_attention(*arguments)
-            first = StackOutput(hidden[-1:], as_tensor(attention))
-        else:
-            first = StackOutput.without_attention(stack.extend(*arguments)[-1:])
+            found = attention_statistics([queries[-1]], [self.cache.keys_of(-1, slot)])
+            first = first._replace(attention=as_tensor(found))
         start, logprobs = prefix.response_start, list[float]()
         if inputs.kept is not None:
             logprobs = self._run_kept(inputs.kept.codes[:, 0], start, slot, first)
@@ -144,7 +146,8 @@ class SlotFeed(Feed):
     """Steps of the stack over slots, each row of its own length; of rows that the host has read."""
 
     def __init__(self, model: Valle, slots: int, max_length: int) -> None:
-        self.model, self.cache = model, model.new_cache(slots, max_length)
+        super().__init__(model, one_by_one(model))
+        self.cache = model.new_cache(slots, max_length)
 
     def __call__(self, hypotheses: Sequence[Hypothesis]) -> Fed:
         """Feed hypotheses; see `Feed`. Of idle ones the logits are zeros."""

@@ -11,11 +11,12 @@ from app.engine.level_0.hypothesis_group import HypothesisGroup
 from app.engine.level_0.job import Level0Job, OnChunk, longest
 from app.engine.level_0.masked import MaskedUtterance
 from app.engine.level_0.runner import ArRunner
-from app.engine.utterance import MARKS, UtteranceInput
+from app.engine.utterance import UtteranceInput
 from models.checkpoints import SpeechModel
 from models.config import ModelConfig
 from models.cuda.graphs import Record, as_it_is
 from models.cuda.lost import is_device_lost
+from models.prefix import MARKS
 from models.prefix_cache import PrefixCache
 from models.stack.paged_cache import PagePool
 

@@ -18,7 +18,8 @@ from app.engine.level_0.feed import Arrived, Fed, Feed
 from app.engine.level_0.hypothesis import Hypothesis, as_tensor
 from models.cuda.graphs import WARM_UPS, Play, Record
 from models.cuda.kernels import operators
-from models.cuda.transfers import Download, Upload
+from models.cuda.transfers import Download, Upload, to_device
+from models.recorded_prefixes import RecordedPrefixes
 from models.stack.paged_cache import PAGE, PagedCache, PagePool
 from models.stack.paged_passes import Placed
 from models.valle import Valle
@@ -57,11 +58,14 @@ class PagedFeed(Feed):
         self, model: Valle, pool: PagePool, table: SlotTable, max_length: int, record: Record
     ) -> None:
         config, device, slots = model.config, model.separator.device, len(table.held)
-        self.model, self._stop_token, self.table = model, config.stop_token, table
+        prefixes = self._prefixes = RecordedPrefixes(model, pool, [0], record)
+        super().__init__(model, prefixes)
+        self._stop_token, self.table = config.stop_token, table
         self._vocab_size = vocab_size = config.codes + 1
         self.cache = pool.new_cache(slots, max_length)
         self._passes = model.transformer.paged(pool)
-        self._sizes = [1 << power for power in range((slots - 1).bit_length())] + [slots]
+        # No power of two that is nearly all: a row that is not used costs next to nothing.
+        self._sizes = [*(1 << n for n in range(slots.bit_length()) if 4 << n <= 3 * slots), slots]
         self._kernels, self._padding = model.transformer.kernels, pool.padding
         self._pages = torch.full((slots, -(-max_length // PAGE)), pool.padding, device=device)
         self.pages = np.full(self._pages.shape, pool.padding)
@@ -144,10 +148,9 @@ class PagedFeed(Feed):
         kind = self._kinds[hypothesis] = kind_of(params) if self._drawing else None
         if kind is not None:
             device, size = self._logits.device, self._vocab_size
-            guidance = torch.tensor([within(params.cfg_strength), params.cfg_rescale])
-            plain = torch.tensor(plain_row(params, size), dtype=torch.float64)
-            self.guidance[slot] = guidance.to(device, non_blocking=True)
-            self.plain[slot] = plain.to(device, non_blocking=True)
+            guidance = [within(params.cfg_strength), params.cfg_rescale]
+            self.guidance[slot] = to_device(guidance, device)
+            self.plain[slot] = to_device(np.array(plain_row(params, size)), device)
             self.light[slot] = light_row(params, size).to(device, non_blocking=True)
 
     def end(self, hypothesis: Hypothesis) -> None:
@@ -185,6 +188,7 @@ class PagedFeed(Feed):
         self._feeding.clear()
         self._drawing.clear()
         self._attending = None
+        self._prefixes.close()
         for slot in range(len(self.cache.lengths)):
             self.cache.rewind(slot, 0)
 
@@ -227,9 +231,7 @@ class PagedFeed(Feed):
         return self._last[1]
 
     def _index(self, numbers: Sequence[int]) -> Tensor:
-        device = self._logits.device
-        held = torch.tensor(numbers, pin_memory=device.type == "cuda")
-        return held.to(device, non_blocking=True)
+        return to_device(np.array(numbers, np.int64), self._logits.device)
 
     def _run(self, rows: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Return logits, the last layer's queries, what is seen, and which of some rows begin."""

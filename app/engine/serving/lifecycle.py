@@ -11,9 +11,10 @@ from collections.abc import Callable
 from contextlib import closing
 from functools import partial
 from time import monotonic
+from typing import Any
 
 from app.engine.errors import EngineNotReady
-from app.engine.interface import Backend, GoldenResult
+from app.engine.interface import Backend, Batch, GoldenResult
 from app.engine.serving.metrics import EngineMetrics
 from app.engine.serving.options import EngineOptions
 from app.engine.serving.scheduler import Scheduler
@@ -119,7 +120,7 @@ class Lifecycle:
     def _work(self) -> None:
         """Load the model, and run level 0 here and the sound worker in a thread until stopped."""
         try:
-            backend = self._load_and_warm_up()
+            backend, batch = self._load_and_warm_up()
         except Exception as error:
             # A ValueError is about the operator's files and says all; others are our mistakes.
             expected = isinstance(error, ValueError)
@@ -130,8 +131,10 @@ class Lifecycle:
         if self.state == "stopped":
             return
 
+        batches = [batch]
+
         def run_level_0() -> None:
-            self._run_level_0(backend)
+            self._run_level_0(backend, batches)
 
         def run_sound() -> None:
             with backend.sound_context():
@@ -148,10 +151,13 @@ class Lifecycle:
         sound.join()
         backend.close()
 
-    def _run_level_0(self, backend: Backend) -> None:
-        """Run the scheduler; while it is idle for long, the model is off its device."""
+    def _run_level_0(self, backend: Backend, batches: list[Batch[Any]]) -> None:
+        """Run the scheduler; while it is idle for long, the model is off its device.
+
+        The batch that was measured, if it is still there, is the first.
+        """
         while not self._queue.closed:
-            with closing(backend.batch(self._options.slots)) as batch:
+            with closing(batches.pop() if batches else backend.batch(self._options.slots)) as batch:
                 self._warmed("level 0", backend)
                 rate_hz = backend.info.frame_rate_hz
                 self._scheduler.run(batch, rate_hz, self._idle_after_s, backend.fits)
@@ -160,8 +166,8 @@ class Lifecycle:
                 backend.unload(lambda: self._queue.empty)
                 self._scheduler.sleep()
 
-    def _load_and_warm_up(self) -> Backend:
-        """Return the model once it has spoken."""
+    def _load_and_warm_up(self) -> tuple[Backend, Batch[Any]]:
+        """Return the model once it has spoken, and a batch."""
         self._enter("loading")
         log.info("loading the model")
         backend = self._load()
@@ -170,7 +176,7 @@ class Lifecycle:
         self.deterministic = backend.check_deterministic()
         if not self.deterministic:
             log.warning("a job has other codes among others than alone")
-        backend.measure(self._scheduler.capacity)
+        batch = backend.measure(self._scheduler.capacity, self._options.slots)
         if self._options.check_golden:
             self.golden = backend.check_golden()
             if self.golden is not None and self.golden.different:
@@ -179,7 +185,7 @@ class Lifecycle:
                     self.golden.different,
                     self.golden.spoken,
                 )
-        return backend
+        return backend, batch
 
     def _warmed(self, worker: str, backend: Backend) -> None:
         """Note that a worker has all that it needs; when both have, jobs are accepted."""

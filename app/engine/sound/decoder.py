@@ -64,9 +64,9 @@ class SoundDecoder:
         speech, prefixes = self._speech, self._prefixes
         stream = self._stream_for(inputs)
         recorded = None if stream is None else self.recorded
-        together = None if recorded is None else recorded.passes
+        read = None if self.recorded is None else self.recorded.prefixes
         codebooks = speech.codec.quantizer.codebooks
-        levels = levels_of(speech.model, codebooks, inputs, prefixes, together)
+        levels = levels_of(speech.model, codebooks, inputs, prefixes, read)
         alignment = UtteranceAlignment(speech.model, inputs, prefixes) if inputs.aligned else None
         utterance = SoundUtterance(speech, levels, alignment, lambda one: self._make([one]), stream)
         if recorded is not None and stream is not None:

@@ -8,7 +8,7 @@ in the next.
 
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -20,9 +20,8 @@ from app.engine.sound.chunks import Chunks
 from app.engine.sound.drawing import ChunkRows, DrawKind, Feed, draw_chunk
 from app.engine.utterance import UtteranceInput
 from models.prefix import Prefix
-from models.prefix_cache import PrefixCache
+from models.prefix_cache import PrefixCache, Read, Wanted, one_by_one
 from models.stack.paged_cache import PagedCache
-from models.stack.paged_passes import PagedPasses
 from models.valle import Valle
 from samplers.knobs.features import is_guided
 from samplers.nar import kind_of, pack, row_of
@@ -139,14 +138,20 @@ class CachedLevels(Levels):
         codebooks: Tensor,
         inputs: UtteranceInput,
         prefixes: PrefixCache,
-        together: PagedPasses | None = None,
+        read: Read | None = None,
     ) -> None:
         super().__init__(model, codebooks, inputs)
         self.frames = 0
         if self._prefixes:
             own = [prefix for conditions in self._prefixes.values() for prefix in conditions]
             self._cache = prefixes.new_cache(len(own), max(map(len, own)) + inputs.max_frames)
-            self._read_prefixes(prefixes, together)
+            keys = (inputs.voice, inputs.null)
+            wanted = [
+                Wanted(prefix, self._slot(level, condition), keys[condition])
+                for level, conditions in self._prefixes.items()
+                for condition, prefix in enumerate(conditions)
+            ]
+            prefixes.read(wanted, self._cache, read or one_by_one(model))
 
     def cut(self, level_0: Tensor, *, ended: bool) -> list[Work]:
         """Return the chunks that the frames complete; see `Levels.cut`."""
@@ -201,35 +206,6 @@ class CachedLevels(Levels):
 
     def _slot(self, level: int, condition: int) -> int:
         return (level - 1) * self.conditions + condition
-
-    @torch.inference_mode()
-    def _read_prefixes(self, prefixes: PrefixCache, together: PagedPasses | None) -> None:
-        """Prefill; with ``together``, the text for all levels in one pass over their pages."""
-        model, keys = self._model, (self.inputs.voice, self.inputs.null)
-        alike: dict[int, Prefix] = {}  # by slot: texts behind what they share with others
-        for level, conditions in self._prefixes.items():
-            for condition, prefix in enumerate(conditions):
-                slot = self._slot(level, condition)
-                rest = prefixes.begin(prefix, level, self._cache, slot, keys[condition])
-                if not len(rest):
-                    continue
-                if together is not None and not condition and prefix.shared:
-                    alike[slot] = rest
-                    continue
-                ranks = model.ranks(level, rest.blocks)
-                model.transformer.extend(rest.embeddings, rest.positions, self._cache, slot, ranks)
-        if together is not None and alike:
-            self._read_together(together, alike)
-
-    def _read_together(self, together: PagedPasses, texts: Mapping[int, Prefix]) -> None:
-        """Read the texts of several slots, which differ in their embeddings alone."""
-        # Where a prefix shares its beginning, no position sees one of a later block; so what each
-        # sees of the text is its beginning, too.
-        cache, first = self._cache, next(iter(texts.values()))
-        ranks = self._model.ranks(1, first.blocks)
-        reach = (ranks <= ranks[:, None]).sum(1)
-        x = torch.stack([text.embeddings for text in texts.values()])
-        together.extend_each(x, first.positions.expand(len(x), -1), cache, [*texts], reach)
 
 
 class Windows:
@@ -312,13 +288,12 @@ def levels_of(
     codebooks: Tensor,
     inputs: UtteranceInput,
     prefixes: PrefixCache,
-    together: PagedPasses | None = None,
+    read: Read | None = None,
 ) -> CachedLevels | WindowedLevels:
     """Return the finer levels of an utterance, of the kind that the model's NAR mask allows.
 
-    ``codebooks [K, V, D]`` are the codec's, for `nar_decision="mean"`. With ``together`` the text
-    is read for all levels in one pass.
+    ``codebooks [K, V, D]`` are the codec's, for `nar_decision="mean"`; ``read`` reads prefixes.
     """
     if model.config.nar_mask == "full":
         return WindowedLevels(model, codebooks, inputs)
-    return CachedLevels(model, codebooks, inputs, prefixes, together)
+    return CachedLevels(model, codebooks, inputs, prefixes, read)

@@ -27,6 +27,7 @@ from models.checkpoints import SpeechModel
 from models.codecs.streaming import StreamTable
 from models.cuda.graphs import WARM_UPS, Play, Record
 from models.cuda.transfers import Download, Upload
+from models.recorded_prefixes import RecordedPrefixes
 from models.stack.paged_cache import PAGE, OutOfPages, PagePool
 from samplers.nar import NarRow
 
@@ -177,6 +178,7 @@ class RecordedChunks:
     Attributes:
         frames: The numbers of frames of a chunk; a last one is filled up.
         columns: The most positions of an utterance.
+        prefixes: Reads prefixes of the finer levels.
     """
 
     @torch.inference_mode()
@@ -201,7 +203,10 @@ class RecordedChunks:
         own = torch.arange(self.frames[-1], device=device)
         each = 1 if config.nar_mask == "causal" else config.block_frames
         self._reach = (own // each + 1) * each
-        self.passes = speech.model.transformer.paged(pool)
+        self.prefixes = RecordedPrefixes(
+            speech.model, pool, range(1, config.levels), record, warm_ups=warm_ups
+        )
+        self._passes = speech.model.transformer.paged(pool)
         self._layout = RowLayout(
             levels=config.levels, frames=self.frames[-1], pages=sizes.columns // PAGE
         )
@@ -248,6 +253,7 @@ class RecordedChunks:
     def close(self) -> None:
         """Forget all functions; nothing can be made any more."""
         self._plays.clear()
+        self.prefixes.close()
 
     def _filled_up(self, utterance: SoundUtterance) -> int:
         """Return the frames of the recorded chunk that holds its next one; 0: none does."""
@@ -292,13 +298,13 @@ class RecordedChunks:
 
         def chunk() -> None:
             positions = table[:, Number.START, None] + torch.arange(frames, device=table.device)
-            layout = self.passes.layout(
+            layout = self._passes.layout(
                 positions, number(Number.LENGTH), number(Number.COUNT), reach
             )
 
             def feed(level: int, codes: Tensor) -> Tensor:
                 x = model.embed_response(codes.flatten(0, 1), level)
-                hidden, _ = self.passes.run(x, layout(pages[:, level - 1]))
+                hidden, _ = self._passes.run(x, layout(pages[:, level - 1]))
                 return model.logits(hidden, level).view(rows, frames, -1)
 
             codes = draw_chunk(own, feed, self._codebooks, kind)

@@ -158,20 +158,30 @@ def _at(x, ids, one):
 
 
 @triton.jit
-def _penalised(x, ids, inside, own, nats, bias, history, counted, length, STOP: tl.constexpr):
+def _penalised(
+    x, ids, inside, own, nats, bias, sums, history, counted, length,
+    STOP: tl.constexpr, SIZE: tl.constexpr,
+):  # fmt: skip
     """Return the logits of a row with its bias, its least length and its penalties."""
     x += tl.load(bias + ids, inside, 0.0)
     x = tl.where((ids == STOP) & (length < tl.load(own).to(tl.int64)), float("-inf"), x)
     span = tl.minimum(tl.load(own + 1).to(tl.int64), tl.minimum(counted, LONGEST))
     if span > 0:
+        back = tl.arange(0, LONGEST)
+        code = tl.load(history + counted - 1 - back, back < span, -1).to(tl.int32)
+        again = (code[:, None] == code[None]) & (back[:, None] > back[None])
         once = tl.load(own + 3) > 0
-        total = tl.zeros_like(ids).to(tl.int64)
-        count = tl.zeros_like(ids)
-        for back in range(span):
-            hit = ids == tl.load(history + counted - 1 - back).to(tl.int32)
-            adds = hit & ((count == 0) | (once == 0))
-            total += tl.where(adds, tl.load(nats + back), 0)
-            count += hit.to(tl.int32)
+        adds = (tl.max(again.to(tl.int32), 1) == 0) | (once == 0)
+        # Integers, whose sum has no order: of nats, and in the lowest 8 bits how often, at most
+        # LONGEST times. An occurrence has at most 720 nats, so that 64 bits hold their sum.
+        word = tl.where(adds, tl.load(nats + back), 0) * 256 + 1
+        tl.store(sums + ids, tl.zeros_like(ids).to(tl.int64), inside)
+        tl.debug_barrier()
+        known = (code >= 0) & (code < SIZE)
+        tl.atomic_add(sums + code, word, known, sem="relaxed", scope="cta")
+        tl.debug_barrier()
+        found = tl.load(sums + ids, inside, 0)
+        total, count = found >> 8, (found & 255).to(tl.int32)
         lowered = tl.minimum(tl.maximum(total.to(tl.float32) * UNIT, -STRONGEST), STRONGEST)
         mode = tl.load(own + 2).to(tl.int32)
         factor = tl.exp(tl.where((x > 0) | (mode == RAW), -lowered, lowered))
@@ -184,7 +194,7 @@ def _penalised(x, ids, inside, own, nats, bias, history, counted, length, STOP: 
 @triton.jit
 def draw_kernel(
     logits, numbers, guidance, avoid, knobs, codes, lengths, stopped, results, light, nats, bias,
-    codes_stride, light_stride, nats_stride, bias_stride,
+    sums, codes_stride, light_stride, nats_stride, bias_stride,
     STOP: tl.constexpr, SIZE: tl.constexpr, BLOCK: tl.constexpr, LIGHT: tl.constexpr,
 ):  # fmt: skip
     """Draw the code of one row a program, and append it."""
@@ -211,8 +221,8 @@ def draw_kernel(
     if LIGHT:
         x = _penalised(
             x, ids, inside, light + row * light_stride, nats + row * nats_stride,
-            bias + row * bias_stride, codes + row * codes_stride,
-            tl.load(own + PROMPTED) + length, length, STOP,
+            bias + row * bias_stride, sums + row * SIZE, codes + row * codes_stride,
+            tl.load(own + PROMPTED) + length, length, STOP, SIZE,
         )  # fmt: skip
 
     # Temperature; a greedy row keeps its best code alone.
@@ -293,7 +303,8 @@ def draw(logits: Tensor, *given: Any) -> None:
     numbers, _, _, knobs, codes, *_ = state
     rows, size = logits.shape
     table = LightTable(knobs, numbers, logits) if light is None else LightTable.of(light, size)
+    sums = codes if light is None else codes.new_empty(rows, size)
     draw_kernel[(rows,)](
-        logits.contiguous(), *state, *table, codes.stride(0), *(one.stride(0) for one in table),
+        logits.contiguous(), *state, *table, sums, codes.stride(0), *(one.stride(0) for one in table),
         stop_token, size, triton.next_power_of_2(size), light is not None, num_warps=_WARPS,
     )  # fmt: skip

@@ -10,6 +10,7 @@ from torch import Tensor
 from app.engine.job import TraceColumns
 from app.engine.utterance import UtteranceInput
 from models.checkpoints import SpeechModel, load_speech_model
+from models.stack.attention import attention_statistics
 from models.stack.cache import KVCache
 from samplers.knobs.params import SamplingParams
 from samplers.ops.guidance import guide
@@ -142,8 +143,7 @@ def test_a_guided_stream_of_blocks_gives_the_finer_levels_of_the_whole(speech, d
         caches, drawn = [], []
         for prefix in (model.prefix(IDS, level, prompt=prompt), model.null_prefix(level)):
             cache = KVCache(model.config, slots=1, max_length=len(prefix) + 40)
-            ranks = model.ranks(level, prefix.blocks)
-            model.transformer.extend(prefix.embeddings, prefix.positions, cache, 0, ranks)
+            model.read(prefix, cache, 0)
             caches.append(cache)
         for start in range(0, 40, model.config.block_frames):
             inputs = streamed[start : start + model.config.block_frames]
@@ -192,9 +192,10 @@ def test_entropix_sees_the_attention_of_the_conditional_row_at_every_token(speec
         end = len(prefix) + frame
         cache = KVCache(model.config, slots=1, max_length=end)
         ranks = torch.arange(end)
-        _, fresh = model.transformer.extend_with_attention(
+        _, queries = model.transformer.extend_with_queries(
             whole[:end], positions[:end], cache, 0, ranks
         )
+        fresh = attention_statistics([queries[-1]], [cache.keys_of(-1, 0)])
         found = [trace[f"attention_{name}"][frame] for name in names]
         assert found == pytest.approx([float(number) for number in astuple(fresh)], abs=1e-4)
 
@@ -203,7 +204,8 @@ def test_entropix_moves_codes_and_the_model_is_asked_only_where_it_is_on(
     speech, monkeypatch
 ) -> None:
     on, _ = entropix_trace(speech)
-    monkeypatch.setattr("models.stack.transformer.attention_statistics", None)
+    for place in ("models.stack.transformer", "app.engine.level_0.feed"):
+        monkeypatch.setattr(f"{place}.attention_statistics", None)
     assert not torch.equal(decode(speech, ENDLESS).codes[:, :1], on)
 
 
@@ -232,8 +234,9 @@ def test_after_a_rewind_entropix_sees_the_attention_of_what_was_kept(speech) -> 
     for frame in range(len(codes)):
         end = len(prefix) + frame
         cache = KVCache(model.config, slots=1, max_length=end)
-        _, fresh = model.transformer.extend_with_attention(
+        _, queries = model.transformer.extend_with_queries(
             whole[:end], positions[:end], cache, 0, torch.arange(end)
         )
+        fresh = attention_statistics([queries[-1]], [cache.keys_of(-1, 0)])
         found = decoded.trace["attention_entropy_bits"][last[frame]]
         assert found == pytest.approx(float(fresh.entropy), abs=1e-4)

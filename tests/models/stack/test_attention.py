@@ -99,7 +99,8 @@ def test_slots_of_different_lengths_are_each_measured_over_their_own_keys(
         tensor.fill_(1e3)
     for x, slot, length in zip(sequences, slots, lengths, strict=True):
         places = torch.arange(length)
-        _, found = stack.extend_with_attention(x[:length], places, cache, slot, places)
+        _, queries = stack.extend_with_queries(x[:length], places, cache, slot, places)
+        found = attention_statistics([queries[-1]], [cache.keys_of(-1, slot)])
         assert close(found, 0, slow_statistics(stack, x[:length]))
     for step in range(4):
         at = [length + step for length in lengths]
@@ -146,7 +147,7 @@ def test_looking_changes_no_bit_of_what_comes_out(stack: Transformer) -> None:
     x, caches = vectors(12), [KVCache(CONFIG, slots=1, max_length=20) for _ in range(2)]
     places = torch.arange(10)
     plain = stack.extend(x[:10], places, caches[0], 0, places)
-    looked, _ = stack.extend_with_attention(x[:10], places, caches[1], 0, places)
+    looked, _ = stack.extend_with_queries(x[:10], places, caches[1], 0, places)
     assert torch.equal(plain, looked)
     for place in (10, 11):
         at = torch.tensor([place])

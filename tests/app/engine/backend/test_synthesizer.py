@@ -390,6 +390,6 @@ def test_the_first_sound_is_measured_without_the_time_that_a_batch_is_made_in(
     monkeypatch.setattr(synthesizer, "batch", slow_batch)
     costs = Capacity()
     monkeypatch.setattr(costs, "note_start", starts.append)
-    synthesizer.measure(costs)
+    synthesizer.measure(costs, 1).close()
     assert starts
     assert max(starts) < 100

@@ -13,7 +13,7 @@ from app.engine.utterance import UtteranceInput
 from models.int8.cache import Int8Cache
 from models.int8.quantized import is_quantized
 from models.prefix import Prefix
-from models.prefix_cache import PrefixCache
+from models.prefix_cache import PrefixCache, Wanted, one_by_one
 from models.stack.cache import KVCache
 from models.valle import Valle
 from samplers.knobs.params import SamplingParams
@@ -119,9 +119,9 @@ def logits_after(
 
 def _step_by_step(model: Valle, prefix: Prefix, codes: Tensor) -> Tensor:
     cache = model.new_cache(1, len(prefix) + len(codes))
-    rest = PrefixCache(model).begin(prefix, 0, cache, 0, None)
-    ranks = model.ranks(0, rest.blocks)
-    hidden = [model.transformer.extend(rest.embeddings, rest.positions, cache, 0, ranks)[-1:]]
+    wanted = [Wanted(prefix, 0, None)]
+    ((whole, _),) = PrefixCache(model).read(wanted, cache, one_by_one(model))
+    hidden = [whole[-1:]]
     for frame, embedding in enumerate(model.embed_response(codes, 0)):
         position = torch.tensor([prefix.response_start + frame])
         hidden.append(model.transformer.step(embedding[None], position, cache, [0]))

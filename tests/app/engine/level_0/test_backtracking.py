@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any, cast
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
@@ -38,31 +39,26 @@ class Scripted:
     def __init__(self, script: Script) -> None:
         self.config = MODEL
         self.separator = torch.zeros(1)
-        self.transformer = SimpleNamespace(extend=self._extend, step=self._step)
+        self.transformer = SimpleNamespace(step=self._step)
         self._script, self._fed = script, dict[int, list[int]]()
 
     def new_cache(self, slots: int, max_length: int) -> KVCache:
         return KVCache(self.config, slots, max_length)
 
     def prefix(self, ids: Sequence[int], level: int, **_: Any) -> Prefix:
-        numbers = torch.arange(PREFIX)
-        return Prefix(torch.zeros(PREFIX, 1), numbers, numbers)
+        numbers = np.tile(np.arange(PREFIX), (3, 1))
+        return Prefix(level, numbers, lambda: torch.zeros(PREFIX, 1), torch.device("cpu"))
 
     def null_prefix(self, level: int, **_: Any) -> Prefix:
         return self.prefix([], level)
 
-    def ranks(self, level: int, blocks: Tensor) -> Tensor:
-        return blocks
-
     def embed_response(self, codes: Tensor, level: int) -> Tensor:
         return codes.float()
 
-    def _extend(
-        self, embeddings: Tensor, positions: Tensor, cache: KVCache, slot: int, ranks: Tensor
-    ) -> Tensor:
+    def read(self, prefix: Prefix, cache: KVCache, slot: int) -> tuple[Tensor, Tensor]:
         cache.advance(slot, PREFIX)
         self._fed[slot] = []
-        return torch.tensor([[0.0]])
+        return torch.tensor([[0.0]]), torch.zeros(1)
 
     def _step(
         self, embeddings: Tensor, positions: Tensor, cache: KVCache, slots: Sequence[int]

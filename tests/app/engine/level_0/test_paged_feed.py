@@ -279,7 +279,7 @@ def test_a_step_waits_for_nothing_and_launches_little(
     assert sum(launched.values()) <= most, launched
 
 
-@pytest.mark.parametrize(("slots", "recordings"), [(1, 4), (8, 13), (20, 19)])
+@pytest.mark.parametrize(("slots", "recordings"), [(1, 8), (8, 17), (20, 20)])
 def test_there_is_one_recording_a_number_of_rows_and_draw_and_none_after_the_start(
     model: Valle, slots: int, recordings: int
 ) -> None:

@@ -159,6 +159,5 @@ def test_a_start_makes_at_most_50_recordings(
     assert backend._memory is not None
     RecordedChunks(backend._speech, backend._memory.pool(), record, warm_ups=0)
     assert backend.check_deterministic()
-    backend.measure(Capacity())
-    with closing(backend.batch(20)):
+    with closing(backend.measure(Capacity(), 20)):
         assert 40 < len(made) <= 50

@@ -80,8 +80,7 @@ def ar_logits(model: Valle, prefix: Prefix, response: Tensor) -> Tensor:
 def ar_greedy(model: Valle, prefix: Prefix, steps: int) -> tuple[list[int], Tensor]:
     """Decode with the cache, and return the ids and the logits they came from."""
     cache = KVCache(model.config, slots=1, max_length=len(prefix) + steps)
-    ranks = model.ranks(0, prefix.blocks)
-    hidden = model.transformer.extend(prefix.embeddings, prefix.positions, cache, 0, ranks)[-1:]
+    hidden = model.read(prefix, cache, 0)[0][-1:]
     ids: list[int] = []
     rows: list[Tensor] = []
     for step in range(steps):

@@ -63,7 +63,7 @@ def kernels_of_any_weights() -> Iterator[tuple[Any, dict[str, str], dict[str, An
     yield begin_kernel, state, {"PAGE": 64, "BLOCK": 1, "rows": 1}
     own = {"logits": "*fp32", "guidance": "*fp32", "avoid": "*fp32"}
     own |= {"knobs": "*fp64", "results": "*fp64"}
-    own |= {"light": "*fp64", "nats": "*i64", "bias": "*fp32"}
+    own |= {"light": "*fp64", "nats": "*i64", "bias": "*fp32", "sums": "*i64"}
     for light in (False, True):
         yield draw_kernel, state | own, {
             "STOP": 1024, "SIZE": 1025, "BLOCK": 2048, "LIGHT": light,

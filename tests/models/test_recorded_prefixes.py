@@ -1,0 +1,153 @@
+"""Prefixes that are read in recorded functions are those that are read one by one."""
+
+from typing import Any
+
+import pytest
+import torch
+
+from models.config import ModelConfig
+from models.prefix import Prefix
+from models.prefix_cache import PrefixCache, VoiceKey, Wanted, one_by_one
+from models.recorded_prefixes import RecordedPrefixes, padded_lengths
+from models.stack.paged_cache import PAGE, PagedCache, PagePool
+from models.valle import Valle
+from tests.capture.tape import Tape
+from tests.capture.watch import Watch
+from tests.models.test_valle import CONFIG, random_model, some_codes
+
+pytestmark = [
+    pytest.mark.usefixtures("without_gradients"),
+    pytest.mark.filterwarnings("ignore:.*inference.*"),
+]
+CPU = torch.device("cpu")
+SMALL = {"max_phonemes": 60, "max_prompt_frames": 70}
+EVE = VoiceKey(None, "eve", 0)
+
+
+def made(levels: list[int], **changes: Any) -> tuple[Valle, PagePool, RecordedPrefixes, Tape]:
+    model, tape = random_model(CONFIG.model_copy(update=SMALL | changes)), Tape()
+    pool = PagePool(model.config, 60, dtype=torch.float32, device=CPU)
+    return model, pool, RecordedPrefixes(model, pool, levels, tape.record, warm_ups=0), tape
+
+
+def text(number: int, symbols: int) -> list[int]:
+    own = torch.randint(3, 9, (symbols,), generator=torch.Generator().manual_seed(number))
+    return [1, *own.tolist(), 2]
+
+
+def prefixes_of(model: Valle, levels: list[int], number: int, symbols: int) -> list[Prefix]:
+    prompt = some_codes(70 if number % 2 else 9, seed=number) if number % 3 else None
+    return [model.prefix(text(number, symbols), level, prompt=prompt) for level in levels]
+
+
+def held(cache: PagedCache, slot: int) -> list[torch.Tensor]:
+    layers = range(len(cache.pool.keys))
+    return [cache.keys_of(layer, slot) for layer in layers]
+
+
+@pytest.mark.parametrize(
+    ("levels", "changes"),
+    [
+        ([0], {}),
+        ([0], {"segments": ("phn", "lang", "level", "prom", "resp")}),
+        ([1, 2, 5], {}),
+        ([1, 2], {"nar_mask": "causal", "unified_positions": True}),
+        ([3, 7], {"prompt_all_levels": True, "shared_tables": True}),
+        ([1], {"max_prompt_frames": 0}),
+    ],
+)
+def test_what_is_read_from_tape_is_what_is_read_one_by_one(
+    levels: list[int], changes: dict[str, Any]
+) -> None:
+    model, pool, recorded, _ = made(levels, **changes)
+    kept, others = PrefixCache(model, new_cache=pool.new_cache), PrefixCache(model)
+    for number, symbols in enumerate((5, 60, 1, 30, 5, 14)):
+        if not model.config.max_prompt_frames:
+            number *= 3
+        found = prefixes_of(model, levels, number, symbols)
+        room = len(found[0]) + 1
+        wanted = [
+            Wanted(one, slot, EVE._replace(voice=f"{number % 2}")) for slot, one in enumerate(found)
+        ]
+        cache, other = pool.new_cache(len(found), room), model.new_cache(len(found), room)
+        results = [hidden[-1].clone() for hidden, _ in kept.read(wanted, cache, recorded)]
+        expected = others.read(wanted, other, one_by_one(model))
+        for slot, (own, (whole, _)) in enumerate(zip(results, expected, strict=True)):
+            assert torch.allclose(own, whole[-1], atol=1e-4)
+            for layer, keys in enumerate(held(cache, slot)):
+                assert torch.allclose(keys, other.keys_of(layer, slot), atol=1e-4)
+
+
+def test_a_level_has_the_same_bits_whatever_is_read_with_it_and_was_kept() -> None:
+    model, pool, recorded, _ = made([1, 2, 3])
+    first, second, third = prefixes_of(model, [1, 2, 3], 1, 8)
+    kept = PrefixCache(model, new_cache=pool.new_cache)
+    alone = pool.new_cache(1, 200)
+    kept.read([Wanted(second, 0, None)], alone, recorded)
+    for wanted in ([first, second], [first, second, third]):
+        beside = pool.new_cache(3, 200)
+        kept.read([Wanted(one, slot, EVE) for slot, one in enumerate(wanted)], beside, recorded)
+        for one, other in zip(held(alone, 0), held(beside, 1), strict=True):
+            assert torch.equal(one, other)
+
+
+def test_pages_that_are_nobodys_and_those_of_others_stay_as_they_are() -> None:
+    model, pool, recorded, _ = made([1, 2])
+    cache = pool.new_cache(2, 2 * PAGE)
+    other = pool.new_cache(2, 2 * PAGE)
+    wanted = [Wanted(one, slot, None) for slot, one in enumerate(prefixes_of(model, [1, 2], 3, 9))]
+    PrefixCache(model, new_cache=pool.new_cache).read(wanted, other, recorded)
+    own = [page for slot in (0, 1) for page in other.pages(slot)]
+    before = pool.by_page[:, own].clone()
+    PrefixCache(model, new_cache=pool.new_cache).read(wanted[:1], cache, recorded)
+    assert torch.equal(pool.by_page[:, own], before)
+
+
+def test_what_no_recording_has_room_for_is_read_one_by_one() -> None:
+    model, pool, recorded, tape = made([0])
+    long = model.prefix(text(0, 300), 0)
+    begun = model.begin(model.prefix(text(0, 3), 0), torch.tensor([1, 2, 3]))
+    for prefix in (long, begun, model.prefix(text(0, 3), 4)):
+        cache, other = pool.new_cache(1, 400), model.new_cache(1, 400)
+        plays = tape.plays
+        ((hidden, _),) = recorded([prefix], [(cache, 0)])
+        assert tape.plays == plays
+        assert torch.allclose(hidden, model.read(prefix, other, 0)[0], atol=1e-4)
+
+
+@pytest.mark.parametrize(("known", "launches"), [(True, 2), (False, 5)])
+def test_all_levels_of_a_voice_take_few_launches_and_no_wait(known: bool, launches: int) -> None:
+    model, pool, recorded, _ = made([*range(1, 8)])
+    kept = PrefixCache(model, new_cache=pool.new_cache)
+    found = prefixes_of(model, [*range(1, 8)], 1, 20)
+    wanted = [Wanted(one, slot, EVE) for slot, one in enumerate(found)]
+    if known:
+        kept.read(wanted, pool.new_cache(7, 200), recorded)
+    queued: list[Any] = []
+    recorded._plays = {key: lambda: queued.append(0) for key in recorded._plays}
+    with Watch("raise").on() as watch:
+        kept.read(wanted, pool.new_cache(7, 200), recorded)
+    copies = watch.operators["aten.copy_.default"]
+    assert copies + len(queued) == launches
+    assert {name.split(".")[1] for name in watch.operators} <= {
+        "copy_",
+        "select",
+        "slice",
+        "unsqueeze",
+    }
+
+
+@pytest.mark.parametrize(
+    ("changes", "lengths", "prompted"),
+    [
+        ({}, [80, 144, 272], [240]),
+        ({"segments": ("phn", "prom", "resp")}, [80, 144, 272], [128, 256, 496]),
+        ({"max_prompt_frames": 0}, [80, 144, 272], []),
+    ],
+)
+def test_lengths_are_few_and_hold_the_longest(
+    changes: dict[str, Any], lengths: list[int], prompted: list[int]
+) -> None:
+    config = ModelConfig.model_validate(CONFIG.model_dump() | {"max_phonemes": 250} | changes)
+    assert padded_lengths(config, with_prompt=False) == lengths
+    assert padded_lengths(config, with_prompt=True) == prompted
