@@ -120,7 +120,8 @@ class PrefixCache:
                 if at in made:
                     self._entries[place] = entry
                     self.bytes += entry.bytes
-                self._entries.move_to_end(place)
+                if place in self._entries:  # and was not dropped for another
+                    self._entries.move_to_end(place)
                 self._evict()
             cache.load(one.slot, entry)
         return [one.prefix[one.prefix.shared :] for one in wanted]

@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from models.config import ModelConfig
@@ -37,6 +38,7 @@ class _Parts(NamedTuple):
     new: slice
     symbols: slice
     positions: slice
+    reach: slice  # how many of the new positions each of them sees
     pages: slice
     copies: slice
 
@@ -77,7 +79,7 @@ class RecordedPrefixes:
         self._lengths = {one: padded_lengths(config, with_prompt=one) for one in (True, False)}
         most, rows = max(chain(*self._lengths.values())), len(self._levels)
         whole = config.max_prompt_frames + config.max_phonemes + 2 + MARKS
-        ends = np.cumsum([1, 1, most, most, math.ceil(whole / PAGE), 2 * _COPIES]).tolist()
+        ends = np.cumsum([1, 1, *[most] * 3, math.ceil(whole / PAGE), 2 * _COPIES]).tolist()
         self._parts = _Parts(*(slice(*both) for both in pairwise([0, *ends])))
         self._idle = np.zeros((rows, ends[-1]), np.int64)
         self._idle[:, self._parts.new] = 1
@@ -119,6 +121,8 @@ class RecordedPrefixes:
         for (play, *_), batch in batches.items():
             own = [prefixes[at] for at in batch], [places[at] for at in batch]
             read = self._one_by_one(*own) if play is None else self._read(play, *own)
+            if len(batches) > 1:
+                read = [(hidden.clone(), queries.clone()) for hidden, queries in read]
             found.update(zip(batch, read, strict=True))
         return [found[at] for at in range(len(prefixes))]
 
@@ -154,6 +158,7 @@ class RecordedPrefixes:
             own = host[row]
             own[parts.held], own[parts.new] = cache.lengths[slot], count
             own[parts.symbols][:count], own[parts.positions][:count] = one.numbers[:2]
+            own[parts.reach][:count] = self._reach(one)
             own[parts.pages][: len(pages)] = pages
         if play[0] and (prompt := prefixes[0].prompt) is not None:
             self._prompt[: len(prompt)].copy_(prompt)
@@ -163,13 +168,17 @@ class RecordedPrefixes:
             cache.advance(slot, count)
         return [(self._hidden[row, None], self._queries[row, None]) for row in rows]
 
+    def _reach(self, prefix: Prefix) -> NDArray[np.int64]:
+        """Return how many positions each sees, itself among them: see `Valle.ranks`."""
+        if prefix.level == 0 or self._model.config.nar_mask == "causal":
+            return np.arange(1, len(prefix) + 1)
+        blocks = prefix.numbers[2]
+        return np.searchsorted(blocks, blocks, side="right")
+
     def _function(self, length: int, *, with_prompt: bool) -> Play:
         """Return what reads up to so many positions of each level, to be recorded."""
         model, passes, parts, table = self._model, self._passes, self._parts, self._table
         rows, by_page = len(table), passes.pool.by_page
-        own = torch.arange(length, device=table.device)
-        causal = self._levels == [0] or model.config.nar_mask == "causal"
-        reach = own + 1 if causal else torch.full_like(own, length)
         last = torch.arange(rows, device=table.device) * length - 1
 
         def read() -> None:
@@ -183,7 +192,9 @@ class RecordedPrefixes:
                 ])
             else:
                 x = self._symbols[symbols.flatten()]
-            positions = table[:, parts.positions][:, :length]
+            positions, reach = (
+                table[:, part][:, :length] for part in (parts.positions, parts.reach)
+            )
             layout = passes.layout(positions, table[:, parts.held][:, 0], counts, reach)
             hidden, queries = passes.run(x, layout(table[:, parts.pages]))
             self._hidden.copy_(hidden.index_select(0, last + counts))

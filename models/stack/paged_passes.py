@@ -94,9 +94,10 @@ class PagedPasses:
             positions: ``[B, C]`` int64, position ids.
             lengths: ``[B]`` int64, how many positions each sequence holds.
             counts: ``[B]`` int64, how many of the C new ones are kept, at least one.
-            reach: ``[C]`` int64, how many of the new ones each of them sees, if they are kept.
+            reach: ``[C]`` or ``[B, C]`` int64, how many of the new ones each of them sees, if they
+                are kept.
         """
-        own = torch.arange(len(reach), device=reach.device)
+        own = torch.arange(reach.shape[-1], device=reach.device)
         rotations, kept = self.rotations[positions.flatten()], own < counts[:, None]
         seen = lengths[:, None] + torch.minimum(reach, counts[:, None])
 

@@ -7,7 +7,7 @@ import torch
 
 from models.config import ModelConfig
 from models.prefix import Prefix
-from models.prefix_cache import PrefixCache, VoiceKey, Wanted, one_by_one
+from models.prefix_cache import NullKey, PrefixCache, VoiceKey, Wanted, one_by_one
 from models.recorded_prefixes import RecordedPrefixes, padded_lengths
 from models.stack.paged_cache import PAGE, PagedCache, PagePool
 from models.valle import Valle
@@ -37,7 +37,8 @@ def text(number: int, symbols: int) -> list[int]:
 
 def prefixes_of(model: Valle, levels: list[int], number: int, symbols: int) -> list[Prefix]:
     prompt = some_codes(70 if number % 2 else 9, seed=number) if number % 3 else None
-    return [model.prefix(text(number, symbols), level, prompt=prompt) for level in levels]
+    own = [model.prefix(text(number, symbols), level, prompt=prompt) for level in levels]
+    return [*own, *map(model.null_prefix, levels)]
 
 
 def held(cache: PagedCache, slot: int) -> list[torch.Tensor]:
@@ -61,26 +62,28 @@ def test_what_is_read_from_tape_is_what_is_read_one_by_one(
 ) -> None:
     model, pool, recorded, _ = made(levels, **changes)
     kept, others = PrefixCache(model, new_cache=pool.new_cache), PrefixCache(model)
-    for number, symbols in enumerate((5, 60, 1, 30, 5, 14)):
+    for number, symbols in ((0, 5), (1, 60), (2, 1), (1, 30), (0, 5), (5, 14)):
         if not model.config.max_prompt_frames:
             number *= 3
         found = prefixes_of(model, levels, number, symbols)
-        room = len(found[0]) + 1
+        room, own = max(map(len, found)) + 1, VoiceKey(None, f"{number}", 0)
         wanted = [
-            Wanted(one, slot, EVE._replace(voice=f"{number % 2}")) for slot, one in enumerate(found)
+            Wanted(one, slot, own if slot < len(levels) else NullKey(0))
+            for slot, one in enumerate(found)
         ]
         cache, other = pool.new_cache(len(found), room), model.new_cache(len(found), room)
         results = [hidden[-1].clone() for hidden, _ in kept.read(wanted, cache, recorded)]
         expected = others.read(wanted, other, one_by_one(model))
-        for slot, (own, (whole, _)) in enumerate(zip(results, expected, strict=True)):
-            assert torch.allclose(own, whole[-1], atol=1e-4)
+        for one, (whole, _) in zip(results, expected, strict=True):
+            assert torch.allclose(one, whole[-1], atol=1e-4)
+        for slot in range(len(found)):
             for layer, keys in enumerate(held(cache, slot)):
                 assert torch.allclose(keys, other.keys_of(layer, slot), atol=1e-4)
 
 
 def test_a_level_has_the_same_bits_whatever_is_read_with_it_and_was_kept() -> None:
     model, pool, recorded, _ = made([1, 2, 3])
-    first, second, third = prefixes_of(model, [1, 2, 3], 1, 8)
+    first, second, third, *_ = prefixes_of(model, [1, 2, 3], 1, 8)
     kept = PrefixCache(model, new_cache=pool.new_cache)
     alone = pool.new_cache(1, 200)
     kept.read([Wanted(second, 0, None)], alone, recorded)
@@ -95,7 +98,8 @@ def test_pages_that_are_nobodys_and_those_of_others_stay_as_they_are() -> None:
     model, pool, recorded, _ = made([1, 2])
     cache = pool.new_cache(2, 2 * PAGE)
     other = pool.new_cache(2, 2 * PAGE)
-    wanted = [Wanted(one, slot, None) for slot, one in enumerate(prefixes_of(model, [1, 2], 3, 9))]
+    found = prefixes_of(model, [1, 2], 3, 9)[:2]
+    wanted = [Wanted(one, slot, None) for slot, one in enumerate(found)]
     PrefixCache(model, new_cache=pool.new_cache).read(wanted, other, recorded)
     own = [page for slot in (0, 1) for page in other.pages(slot)]
     before = pool.by_page[:, own].clone()
@@ -119,7 +123,7 @@ def test_what_no_recording_has_room_for_is_read_one_by_one() -> None:
 def test_all_levels_of_a_voice_take_few_launches_and_no_wait(known: bool, launches: int) -> None:
     model, pool, recorded, _ = made([*range(1, 8)])
     kept = PrefixCache(model, new_cache=pool.new_cache)
-    found = prefixes_of(model, [*range(1, 8)], 1, 20)
+    found = prefixes_of(model, [*range(1, 8)], 1, 20)[:7]
     wanted = [Wanted(one, slot, EVE) for slot, one in enumerate(found)]
     if known:
         kept.read(wanted, pool.new_cache(7, 200), recorded)

@@ -305,6 +305,6 @@ def draw(logits: Tensor, *given: Any) -> None:
     table = LightTable(knobs, numbers, logits) if light is None else LightTable.of(light, size)
     sums = codes if light is None else codes.new_empty(rows, size)
     draw_kernel[(rows,)](
-        logits.contiguous(), *state, *table, sums, codes.stride(0), *(one.stride(0) for one in table),
-        stop_token, size, triton.next_power_of_2(size), light is not None, num_warps=_WARPS,
+        logits.contiguous(), *state, *table, sums, codes.stride(0),
+        *(one.stride(0) for one in table), stop_token, size, triton.next_power_of_2(size), light is not None, num_warps=_WARPS,
     )  # fmt: skip

@@ -114,19 +114,25 @@ def resources(cubin: bytes) -> dict[str, int]:
     return {"registers": int(found["REG"]), "stack": int(found["STACK"])}
 
 
-for card, kind in product((TURING, AMPERE, HOPPER, BLACKWELL), ("bf16", "fp32")):
-    if (card, kind) == (TURING, "bf16"):
-        continue  # it computes in float32
-    every = [*kernels(kind), *(kernels_of_any_weights() if kind == "fp32" else ())]
-    for kernel, types, constants in every:
-        pointers = {
-            name: f"*{kind}"
-            for name in kernel.arg_names
-            if name not in types and name.islower() and not name.endswith("stride")
-            and name != "count"
-        }  # fmt: skip
-        made = compiled(kernel, {**pointers, **types}, constants, card)
-        print(json.dumps({
-            "kernel": kernel.fn.__name__, "card": card, "kind": kind,
-            "shared": made.metadata.shared, "barriers": barriers(made.asm["ptx"]),
-        } | resources(made.asm["cubin"])))  # fmt: skip
+def main() -> None:
+    """Compile and tell every kernel."""
+    for card, kind in product((TURING, AMPERE, HOPPER, BLACKWELL), ("bf16", "fp32")):
+        if (card, kind) == (TURING, "bf16"):
+            continue  # it computes in float32
+        every = [*kernels(kind), *(kernels_of_any_weights() if kind == "fp32" else ())]
+        for kernel, types, constants in every:
+            pointers = {
+                name: f"*{kind}"
+                for name in kernel.arg_names
+                if name not in types and name.islower() and not name.endswith("stride")
+                and name != "count"
+            }  # fmt: skip
+            made = compiled(kernel, {**pointers, **types}, constants, card)
+            print(json.dumps({
+                "kernel": kernel.fn.__name__, "card": card, "kind": kind,
+                "shared": made.metadata.shared, "barriers": barriers(made.asm["ptx"]),
+            } | resources(made.asm["cubin"])))  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()
