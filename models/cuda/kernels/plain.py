@@ -169,15 +169,19 @@ def _penalised(
     if span > 0:
         back = tl.arange(0, LONGEST)
         code = tl.load(history + counted - 1 - back, back < span, -1).to(tl.int32)
-        again = (code[:, None] == code[None]) & (back[:, None] > back[None])
-        once = tl.load(own + 3) > 0
-        adds = (tl.max(again.to(tl.int32), 1) == 0) | (once == 0)
+        known, adds = (code >= 0) & (code < SIZE), back >= 0
+        if tl.load(own + 3) > 0:
+            tl.store(sums + ids, tl.full(ids.shape, LONGEST, tl.int64), inside)
+            tl.debug_barrier()
+            tl.atomic_min(sums + code, back.to(tl.int64), known, sem="relaxed", scope="cta")
+            tl.debug_barrier()
+            adds = tl.load(sums + code, known, 0) == back  # of each code the newest
+            tl.debug_barrier()
         # Integers, whose sum has no order: of nats, and in the lowest 8 bits how often, at most
         # LONGEST times. An occurrence has at most 720 nats, so that 64 bits hold their sum.
         word = tl.where(adds, tl.load(nats + back), 0) * 256 + 1
         tl.store(sums + ids, tl.zeros_like(ids).to(tl.int64), inside)
         tl.debug_barrier()
-        known = (code >= 0) & (code < SIZE)
         tl.atomic_add(sums + code, word, known, sem="relaxed", scope="cta")
         tl.debug_barrier()
         found = tl.load(sums + ids, inside, 0)
@@ -306,5 +310,6 @@ def draw(logits: Tensor, *given: Any) -> None:
     sums = codes if light is None else codes.new_empty(rows, size)
     draw_kernel[(rows,)](
         logits.contiguous(), *state, *table, sums, codes.stride(0),
-        *(one.stride(0) for one in table), stop_token, size, triton.next_power_of_2(size), light is not None, num_warps=_WARPS,
+        *(one.stride(0) for one in table), stop_token, size, triton.next_power_of_2(size),
+        light is not None, num_warps=_WARPS,
     )  # fmt: skip

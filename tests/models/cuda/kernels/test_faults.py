@@ -183,9 +183,12 @@ FAULTS = {
     ),
     "a row that does not see itself": Fault(_begun, "sees + row, place + 1", "sees + row, place"),
     "a bias that is left out": Fault(_light, "x += tl.load(bias + ids, inside, 0.0)", "pass"),
-    "a window one too short": Fault(_light, "in range(span)", "in range(span - 1)"),
+    "a window one too short": Fault(_light, "back < span, -1", "back < span - 1, -1"),
     "history of another row": Fault(_light, "codes + row * codes_stride,\n", "codes,\n"),
-    "occurrences that all count once": Fault(_light, "(count == 0) | (once == 0)", "count == 0"),
+    "occurrences that all count once": Fault(_light, "if tl.load(own + 3) > 0:", "if True:"),
+    "sums that go on from what was there": Fault(
+        _light, "tl.store(sums + ids, tl.zeros_like(ids).to(tl.int64), inside)", "pass"
+    ),
     "a sign that is not asked": Fault(_light, "(x > 0) | (mode == RAW)", "mode == RAW"),
     "a penalty that is never additive": Fault(
         _light, "tl.where(mode == ADDITIVE, x - lowered, x * factor)", "x * factor"
