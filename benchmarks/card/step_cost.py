@@ -35,6 +35,7 @@ from benchmarks.model.published import published_config
 from models.checkpoints import SpeechModel
 from models.codecs.encodec import Encodec
 from models.config import BOS_ID, EOS_ID, CodecConfig, KvCacheDtype, MaskKind
+from models.cuda.graphs import as_it_is
 from models.cuda.kernels.choice import FUSED, TORCH, Kernels
 from models.cuda.kernels.sharing import PAGE, sharing
 from models.placement import prepare_for
@@ -277,18 +278,12 @@ def counted_step(
         kind: Of the rows that a kernel draws; None: of the forward pass alone.
         held: Number format of keys and values.
     """
-    functions: list[Callable[[], object]] = []
-
-    def record(function: Callable[[], object], **_: Any) -> Callable[[], None]:
-        functions.append(function)
-        return lambda: None
-
     pool, vocab_size = make_pool(model, 1 << 30, held), model.config.codes + 1
     table = SlotTable(streams, frames=columns, prompt=0, vocab_size=vocab_size, device=META)
-    feed = PagedFeed(model, pool, table, columns, record)
+    feed = PagedFeed(model, pool, table, columns, as_it_is)
     counted = Counted()
     with torch.inference_mode(), _Attention(counted), counted:
-        functions[1 + (None, *Kind).index(kind)]()  # behind that of all rows with attention
+        (feed._feeding[streams] if kind is None else feed._drawing[streams, kind])()
     assert feed.cache.max_length == columns
     return counted
 
@@ -343,19 +338,11 @@ def counted_chunks(
         columns: Positions attended over.
         light: Whether levels are greedy and not guided.
     """
-    functions: list[Callable[[], object]] = []
-
-    def record(function: Callable[[], object], **_: Any) -> Callable[[], None]:
-        functions.append(function)
-        return lambda: None
-
-    pool = make_pool(speech.model, 1 << 30)
     sizes = ChunkSizes(rows=(streams,), columns=columns)
-    recorded = RecordedChunks(speech, pool, record, sizes)
+    recorded = RecordedChunks(speech, make_pool(speech.model, 1 << 30), as_it_is, sizes)
     counted = Counted()
-    # Recorded from the longest on, each length as full and as light.
     with torch.inference_mode(), _Attention(counted), counted:
-        functions[2 * recorded.frames[::-1].index(frames) + light]()
+        recorded._plays[streams, frames, light]()
     return counted
 
 
