@@ -49,7 +49,7 @@ def one_by_one(model: Valle) -> Read:
     ]
 
 
-class Wanted(NamedTuple):
+class SlotPrefix(NamedTuple):
     """A prefix that is to be read into an empty slot."""
 
     prefix: Prefix
@@ -94,7 +94,7 @@ class PrefixCache:
             self._evict()
 
     @torch.inference_mode()
-    def begin(self, wanted: Sequence[Wanted], cache: SlotCache, read: Read) -> list[Prefix]:
+    def begin(self, wanted: Sequence[SlotPrefix], cache: SlotCache, read: Read) -> list[Prefix]:
         """Load the shared parts of prefixes into empty slots; return the rests, some may be empty.
 
         A part is always computed by itself, cached or not, so that the bits of a slot do not
@@ -128,7 +128,7 @@ class PrefixCache:
 
     @torch.inference_mode()
     def read(
-        self, wanted: Sequence[Wanted], cache: SlotCache, read: Read
+        self, wanted: Sequence[SlotPrefix], cache: SlotCache, read: Read
     ) -> Sequence[tuple[Tensor, Tensor]]:
         """As `begin`, and append the rest of each prefix, where there is one; returns as `Read`."""
         rests = self.begin(wanted, cache, read)

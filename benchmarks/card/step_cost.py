@@ -39,7 +39,7 @@ from models.cuda.graphs import as_it_is
 from models.cuda.kernels.choice import FUSED, TORCH, Kernels
 from models.cuda.kernels.sharing import PAGE, sharing
 from models.placement import prepare_for
-from models.prefix_cache import PrefixCache, VoiceKey, Wanted, one_by_one
+from models.prefix_cache import PrefixCache, SlotPrefix, VoiceKey, one_by_one
 from models.recorded_prefixes import RecordedPrefixes
 from models.valle import Valle
 from samplers.ar.plain import WINDOW as COUNTED_CODES
@@ -368,7 +368,7 @@ def counted_prefixes(
     prompt = torch.zeros(config.max_prompt_frames, config.levels, dtype=torch.int64, device=META)
     ids, key = [BOS_ID, *[EOS_ID + 1] * (SYMBOLS - 2), EOS_ID], VoiceKey(None, "a voice", 0)
     wanted = [
-        Wanted(model.prefix(ids, level, prompt=prompt), slot, key)
+        SlotPrefix(model.prefix(ids, level, prompt=prompt), slot, key)
         for slot, level in enumerate(levels)
     ]
     room = len(wanted[0].prefix) + WHOLE_FRAMES

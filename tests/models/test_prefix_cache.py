@@ -8,7 +8,7 @@ from torch import Tensor
 
 from models.config import ModelConfig
 from models.prefix import Prefix
-from models.prefix_cache import NullKey, PrefixCache, VoiceKey, Wanted, one_by_one
+from models.prefix_cache import NullKey, PrefixCache, SlotPrefix, VoiceKey, one_by_one
 from models.stack.cache import KVCache
 from models.stack.slot_cache import SlotCache
 from models.valle import Valle
@@ -50,7 +50,7 @@ def read(
 ) -> tuple[KVCache, Tensor]:
     """Read a prefix into slot 1; return the cache and the hidden rows of what was not shared."""
     cache = slot_of(model, prefix)
-    ((hidden, _),) = prefixes.read([Wanted(prefix, 1, key)], cache, one_by_one(model))
+    ((hidden, _),) = prefixes.read([SlotPrefix(prefix, 1, key)], cache, one_by_one(model))
     assert cache.lengths == [0, len(prefix)]
     return cache, hidden
 
@@ -59,7 +59,7 @@ def begin(
     prefixes: PrefixCache, prefix: Prefix, key: VoiceKey | NullKey, cache: SlotCache
 ) -> list[Prefix]:
     """Load the shared part of a prefix into slot 0."""
-    return prefixes.begin([Wanted(prefix, 0, key)], cache, one_by_one(prefixes._model))
+    return prefixes.begin([SlotPrefix(prefix, 0, key)], cache, one_by_one(prefixes._model))
 
 
 @pytest.mark.parametrize("level", [0, 1, 7])

@@ -7,7 +7,7 @@ import torch
 
 from models.config import ModelConfig
 from models.prefix import Prefix
-from models.prefix_cache import NullKey, PrefixCache, VoiceKey, Wanted, one_by_one
+from models.prefix_cache import NullKey, PrefixCache, SlotPrefix, VoiceKey, one_by_one
 from models.recorded_prefixes import RecordedPrefixes, padded_lengths
 from models.stack.paged_cache import PAGE, PagedCache, PagePool
 from models.valle import Valle
@@ -68,7 +68,7 @@ def test_what_is_read_from_tape_is_what_is_read_one_by_one(
         found = prefixes_of(model, levels, number, symbols)
         room, own = max(map(len, found)) + 1, VoiceKey(None, f"{number}", 0)
         wanted = [
-            Wanted(one, slot, own if slot < len(levels) else NullKey(0))
+            SlotPrefix(one, slot, own if slot < len(levels) else NullKey(0))
             for slot, one in enumerate(found)
         ]
         cache, other = pool.new_cache(len(found), room), model.new_cache(len(found), room)
@@ -86,10 +86,10 @@ def test_a_level_has_the_same_bits_whatever_is_read_with_it_and_was_kept() -> No
     first, second, third, *_ = prefixes_of(model, [1, 2, 3], 1, 8)
     kept = PrefixCache(model, new_cache=pool.new_cache)
     alone = pool.new_cache(1, 200)
-    kept.read([Wanted(second, 0, None)], alone, recorded)
+    kept.read([SlotPrefix(second, 0, None)], alone, recorded)
     for wanted in ([first, second], [first, second, third]):
         beside = pool.new_cache(3, 200)
-        kept.read([Wanted(one, slot, EVE) for slot, one in enumerate(wanted)], beside, recorded)
+        kept.read([SlotPrefix(one, slot, EVE) for slot, one in enumerate(wanted)], beside, recorded)
         for one, other in zip(held(alone, 0), held(beside, 1), strict=True):
             assert torch.equal(one, other)
 
@@ -99,7 +99,7 @@ def test_pages_that_are_nobodys_and_those_of_others_stay_as_they_are() -> None:
     cache = pool.new_cache(2, 2 * PAGE)
     other = pool.new_cache(2, 2 * PAGE)
     found = prefixes_of(model, [1, 2], 3, 9)[:2]
-    wanted = [Wanted(one, slot, None) for slot, one in enumerate(found)]
+    wanted = [SlotPrefix(one, slot, None) for slot, one in enumerate(found)]
     PrefixCache(model, new_cache=pool.new_cache).read(wanted, other, recorded)
     own = [page for slot in (0, 1) for page in other.pages(slot)]
     before = pool.by_page[:, own].clone()
@@ -124,7 +124,7 @@ def test_all_levels_of_a_voice_take_few_launches_and_no_wait(known: bool, launch
     model, pool, recorded, _ = made([*range(1, 8)])
     kept = PrefixCache(model, new_cache=pool.new_cache)
     found = prefixes_of(model, [*range(1, 8)], 1, 20)[:7]
-    wanted = [Wanted(one, slot, EVE) for slot, one in enumerate(found)]
+    wanted = [SlotPrefix(one, slot, EVE) for slot, one in enumerate(found)]
     if known:
         kept.read(wanted, pool.new_cache(7, 200), recorded)
     queued: list[Any] = []

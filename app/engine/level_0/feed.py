@@ -15,7 +15,7 @@ from app.engine.level_0.hypothesis import Condition, Hypothesis, StackOutput, as
 from app.engine.utterance import UtteranceInput
 from models.alignment.attention import TextAttention
 from models.prefix import Prefix
-from models.prefix_cache import PrefixCache, Read, Wanted, one_by_one
+from models.prefix_cache import PrefixCache, Read, SlotPrefix, one_by_one
 from models.stack.attention import attention_statistics
 from models.stack.slot_cache import SlotCache
 from models.valle import Valle
@@ -62,7 +62,7 @@ class Feed(ABC):
         self, prefixes: PrefixCache, inputs: UtteranceInput, place: int, prefix: Prefix, slot: int
     ) -> Condition:
         """Run a prefix of an utterance, 0 with the text and 1 without, into an empty slot."""
-        wanted = Wanted(prefix, slot, (inputs.voice, inputs.null)[place])
+        wanted = SlotPrefix(prefix, slot, (inputs.voice, inputs.null)[place])
         ((hidden, queries),) = prefixes.read([wanted], self.cache, self.read)
         first = StackOutput(hidden[-1:].clone(), self._unknown)
         if place == 0 and is_on("entropix", inputs.params):

@@ -10,7 +10,7 @@ from app.engine.job import Samples
 from app.engine.utterance import UtteranceInput
 from models.alignment.attention import TextAttention
 from models.alignment.path import MonotonicPath
-from models.prefix_cache import PrefixCache, Wanted, one_by_one
+from models.prefix_cache import PrefixCache, SlotPrefix, one_by_one
 from models.valle import Valle
 
 
@@ -41,7 +41,7 @@ class UtteranceAlignment:
         assert head is not None, "refused by the planner"
         prefix = inputs.prefix(model, 0)
         cache = prefixes.new_cache(1, len(prefix) + inputs.max_frames)
-        wanted = [Wanted(prefix, 0, inputs.voice)]
+        wanted = [SlotPrefix(prefix, 0, inputs.voice)]
         (rest,) = prefixes.begin(wanted, cache, one_by_one(model))
         symbols = len(inputs.phoneme_ids)
         text = slice(prefix.text_start, prefix.text_start + symbols)

@@ -20,7 +20,7 @@ from app.engine.sound.chunks import Chunks
 from app.engine.sound.drawing import ChunkRows, DrawKind, Feed, draw_chunk
 from app.engine.utterance import UtteranceInput
 from models.prefix import Prefix
-from models.prefix_cache import PrefixCache, Read, Wanted, one_by_one
+from models.prefix_cache import PrefixCache, Read, SlotPrefix, one_by_one
 from models.stack.paged_cache import PagedCache
 from models.valle import Valle
 from samplers.knobs.features import is_guided
@@ -147,7 +147,7 @@ class CachedLevels(Levels):
             self._cache = prefixes.new_cache(len(own), max(map(len, own)) + inputs.max_frames)
             keys = (inputs.voice, inputs.null)
             wanted = [
-                Wanted(prefix, self._slot(level, condition), keys[condition])
+                SlotPrefix(prefix, self._slot(level, condition), keys[condition])
                 for level, conditions in self._prefixes.items()
                 for condition, prefix in enumerate(conditions)
             ]

@@ -13,7 +13,7 @@ from app.engine.utterance import UtteranceInput
 from models.int8.cache import Int8Cache
 from models.int8.quantized import is_quantized
 from models.prefix import Prefix
-from models.prefix_cache import PrefixCache, Wanted, one_by_one
+from models.prefix_cache import PrefixCache, SlotPrefix, one_by_one
 from models.stack.cache import KVCache
 from models.valle import Valle
 from samplers.knobs.params import SamplingParams
@@ -119,7 +119,7 @@ def logits_after(
 
 def _step_by_step(model: Valle, prefix: Prefix, codes: Tensor) -> Tensor:
     cache = model.new_cache(1, len(prefix) + len(codes))
-    wanted = [Wanted(prefix, 0, None)]
+    wanted = [SlotPrefix(prefix, 0, None)]
     ((whole, _),) = PrefixCache(model).read(wanted, cache, one_by_one(model))
     hidden = [whole[-1:]]
     for frame, embedding in enumerate(model.embed_response(codes, 0)):

@@ -20,7 +20,7 @@ from models.alignment.attention import TextAttention
 from models.alignment.path import followed
 from models.checkpoints import load_lm
 from models.config import AlignmentHead
-from models.prefix_cache import PrefixCache, Wanted, one_by_one
+from models.prefix_cache import PrefixCache, SlotPrefix, one_by_one
 from models.valle import Valle
 from samplers.ranking import rank
 from tests.app.engine.level_0.batches import (
@@ -171,7 +171,7 @@ def attention_of(model: Valle, asked: UtteranceInput, codes: list[int]) -> np.nd
     head, prefix = model.config.alignment, asked.ar_prefixes(model)[0]
     assert head is not None
     cache = model.new_cache(1, len(prefix) + len(codes))
-    wanted = [Wanted(prefix, 0, None)]
+    wanted = [SlotPrefix(prefix, 0, None)]
     (rest,) = PrefixCache(model).begin(wanted, cache, one_by_one(model))
     text = asked.own_text(prefix)
     own = model.phonemes(torch.tensor(asked.phoneme_ids[1:-1]))
