@@ -152,7 +152,7 @@ class Lifecycle:
         backend.close()
 
     def _run_level_0(self, backend: Backend, batches: list[Batch[Any]]) -> None:
-        """Run the scheduler, first in a batch that is there; when idle for long weights are away."""
+        """Run the scheduler, first in a batch that is there; the idle model leaves its device."""
         while not self._queue.closed:
             with closing(batches.pop() if batches else backend.batch(self._options.slots)) as batch:
                 self._warmed("level 0", backend)
