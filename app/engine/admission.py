@@ -40,6 +40,18 @@ _NEWEST: Final = 0.1  # weight of the newest measurement in averages over jobs
 USUAL_S: Final = 5.0
 """Seconds of speech assumed of a job whose text is not known."""
 
+_RESERVED = 5  # one place in so many
+
+
+def reserved(places: int) -> int:
+    """Return how many of some places one client cannot have."""
+    return places // _RESERVED
+
+
+def share(places: int) -> int:
+    """Return how many of some places one client may have."""
+    return places - reserved(places)
+
 
 class Cost:
     """Seconds of work a second of audio, or a step, as an exponential moving average.

@@ -23,8 +23,7 @@ from app.engine.serving.lifecycle import Lifecycle
 from app.engine.serving.metrics import EngineMetrics
 from app.engine.serving.options import EngineOptions
 from app.engine.serving.outcomes import Outcomes
-from app.engine.serving.queue import JobQueue
-from app.engine.serving.running import RunningJob, SpeechStream
+from app.engine.serving.running import JobQueue, RunningJob, SpeechStream
 from app.engine.serving.scheduler import Scheduler
 from app.engine.serving.sound_worker import SoundWorker
 from app.engine.serving.status import WAITS_FOR, EngineStatus

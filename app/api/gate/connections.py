@@ -6,8 +6,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from app.api.gate.admission import network_of
+from app.engine.admission import share
 from app.engine.errors import Unavailable
-from app.engine.serving.fairness import share
 
 RETRY_S = 5
 

@@ -17,21 +17,10 @@ from heapq import heappop, heappush
 from itertools import count
 from typing import Generic, TypeVar
 
+from app.engine.admission import reserved, share
 from app.engine.serving.running import RunningJob
 
 T = TypeVar("T")
-
-_RESERVED = 5  # one place in so many
-
-
-def reserved(places: int) -> int:
-    """Return how many of some places one client cannot have."""
-    return places // _RESERVED
-
-
-def share(places: int) -> int:
-    """Return how many of some places one client may have."""
-    return places - reserved(places)
 
 
 class Places:

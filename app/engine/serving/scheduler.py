@@ -11,8 +11,7 @@ from app.engine.errors import SpeechError
 from app.engine.interface import Batch, Plan
 from app.engine.serving.fairness import RowShares
 from app.engine.serving.metrics import EngineMetrics
-from app.engine.serving.queue import JobQueue
-from app.engine.serving.running import RunningJob
+from app.engine.serving.running import JobQueue, RunningJob
 from app.engine.serving.sound_worker import SoundWorker
 
 MAX_WAITING_S = 10.0

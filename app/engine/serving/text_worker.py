@@ -6,14 +6,13 @@ from functools import partial
 from threading import Lock
 from typing import Any, NamedTuple, TypeVar
 
-from app.engine.admission import Capacity, pauses_s, spoken_symbols
+from app.engine.admission import Capacity, pauses_s, share, spoken_symbols
 from app.engine.errors import InvalidRequest, SpeechError, broken
 from app.engine.interface import Backend, Plan, Reading
 from app.engine.job import Codes, SpeechJob
-from app.engine.serving.fairness import Turn, Turns, share
+from app.engine.serving.fairness import Turn, Turns
 from app.engine.serving.outcomes import Outcomes
-from app.engine.serving.queue import JobQueue
-from app.engine.serving.running import RunningJob
+from app.engine.serving.running import JobQueue, RunningJob
 from samplers.knobs.features import knob_at_fault
 
 OnPiece = Callable[[], None]

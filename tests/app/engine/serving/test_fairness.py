@@ -8,9 +8,10 @@ from typing import cast
 
 import pytest
 
+from app.engine.admission import share
 from app.engine.errors import EngineBusy, InvalidRequest
 from app.engine.job import SpeechJob
-from app.engine.serving.fairness import Places, RowShares, Turn, Turns, share
+from app.engine.serving.fairness import Places, RowShares, Turn, Turns
 from app.engine.serving.running import RunningJob
 from samplers.knobs.params import SamplingParams
 from tests.fakes import FakeBackend, fake_engine
