@@ -33,6 +33,7 @@ _SOUND_PROCESS_PIECES = 20  # a text with fewer pieces is spoken before that pro
 _POLL_S = 0.2
 _SHOWN_EVERY_S = 60.0  # where stderr is no terminal
 _HEAD_BYTES = 262_144
+_LONGEST_S = 1e6  # eleven days
 _LEAST_CHARS = 4096  # more than the texts that the engine tries at its start
 
 
@@ -97,6 +98,7 @@ class Speak(SpeakOptions):
         settings: dict[str, Any] = {
             # These limits protect a server that is shared.
             "max_text_chars": max(_LEAST_CHARS, len(text)),
+            "max_audio_s": _LONGEST_S,
             "max_body_bytes": _HEAD_BYTES + 12 * len(text),
             "keep": 1,
             "text_process": False,  # nobody else speaks

@@ -125,8 +125,11 @@ def test_words_come_from_an_argument_a_file_or_stdin(
     assert spoken(tmp_path / "c.wav", TEXT) == from_file
 
 
-def test_a_text_may_be_longer_than_a_request(tmp_path: Path, monkeypatch) -> None:
+def test_a_text_and_its_speech_may_be_longer_than_those_of_a_request(
+    tmp_path: Path, monkeypatch
+) -> None:
     monkeypatch.setenv("TTS_MAX_TEXT_CHARS", "10")
+    monkeypatch.setenv("TTS_MAX_AUDIO_S", "0.5")
     spoken(tmp_path / "a.wav", "This sentence alone is longer. So is that one.", *SHORT)
 
 
