@@ -288,14 +288,28 @@ def keep_on(step: Callable[[], object]) -> None:
         time.sleep(0.1)
 
 
-@pytest.mark.slow
+CANCEL = '{"type": "response.cancel"}'
+
+
 @pytest.mark.parametrize(
-    "said", ["{}", '{"type": "response.cancel"}', "no JSON", b"bytes", '{"type": "x"}']
+    ("begin", "said"),
+    [
+        (False, ["{}"]),
+        (False, [CANCEL]),
+        (False, ["no JSON"]),
+        (False, [b"bytes"]),
+        (False, ['{"type": "x"}']),
+        (False, ['{"type": "response.create"}', CANCEL]),
+        (True, [" "]),
+    ],
 )
-def test_what_is_refused_keeps_no_session_open(said) -> None:
+def test_what_is_no_text_to_speak_keeps_no_session_open(begin, said) -> None:
     with serving(FakeBackend(), idle_timeout_s=0.5) as (client, _), live(client) as session:
+        if begin:
+            session.create()
+        send = session.text if begin else session.connection.send
         with pytest.raises(ConnectionClosed):
-            keep_on(lambda: session.connection.send(said))
+            keep_on(lambda: [send(one) for one in said])
         assert session.connection.close_code == 1000
 
 
@@ -309,26 +323,6 @@ def test_a_response_has_the_format_that_it_asks_for(fake, form, rate, frame) -> 
     done = fake.until("response.done")
     assert len(fake.sound) == done["audio_bytes"]
     assert done["audio_s"] == pytest.approx(done["audio_bytes"] / frame / audio["sample_rate_hz"])
-
-
-def test_a_session_cannot_be_kept_by_responses_without_text() -> None:
-    with serving(FakeBackend(), idle_timeout_s=0.5) as (client, _), live(client) as session:
-
-        def again() -> None:
-            session.create()
-            session.send("response.cancel")
-
-        with pytest.raises(ConnectionClosed):
-            keep_on(again)
-        assert session.connection.close_code == 1000
-
-
-def test_text_that_says_nothing_keeps_no_session_open() -> None:
-    with serving(FakeBackend(), idle_timeout_s=0.5) as (client, _), live(client) as session:
-        session.create()
-        with pytest.raises(ConnectionClosed):
-            keep_on(lambda: session.text(" "))
-        assert session.connection.close_code == 1000
 
 
 def test_a_text_that_grows_keeps_its_session() -> None:
