@@ -229,7 +229,7 @@ def fits(
 
     Args:
         blocking_s: Longest time for which work on one stream delays the others: each that plays
-            must have so much audio buffered for each stream that begins, beside its ``next_s``.
+            must have so much audio buffered for each stream that begins, and its ``next_s``.
     """
     if not streams:
         return True

@@ -1,6 +1,6 @@
 """The engine: jobs in, audio chunks out.
 
-Three threads beside the event loop: one converts texts to phonemes
+Three threads besides the event loop: one converts texts to phonemes
 (`app.engine.serving.text_worker`), one draws level 0 of all jobs together
 (`app.engine.serving.scheduler`), one makes the audio (`app.engine.serving.sound_worker`). Knows
 nothing of phonemes, codes or HTTP.

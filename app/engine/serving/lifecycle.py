@@ -192,8 +192,8 @@ class Lifecycle:
                 return
             self._backend = backend
             for name in backend.cache_bytes:
-                told = partial(_cache_bytes, backend, name)
-                self._metrics.cache_bytes.labels(name).set_function(told)
+                count = partial(_cache_bytes, backend, name)
+                self._metrics.cache_bytes.labels(name).set_function(count)
             self._queue.free_rows = self._options.slots
             self._scheduler.beat_s = self._sound_worker.beat_s = monotonic()
             if self._enter("ready"):

@@ -56,7 +56,7 @@ class Scheduler:
 
         Args:
             idle_after_s: Return after so many seconds in which no job waited or ran.
-            fits: Whether memory holds a plan beside those that run.
+            fits: Whether memory holds a plan along with those that run.
         """
         self._frame_rate_hz, self._fits = frame_rate_hz, fits
         self._note_rows()

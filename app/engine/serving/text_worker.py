@@ -19,8 +19,8 @@ OnPiece = Callable[[], None]
 T = TypeVar("T")
 
 TEXT_CHARS, RECORDING_CHARS = 64, 4096
-"""What is counted of a text beside its own characters, and of a recording: about as many characters
-are read in the time that any text takes, however short, or a recording."""
+"""What is counted of a text besides its own characters, and of a recording: about as many
+characters are read in the time that any text takes, however short, or a recording."""
 
 
 class _TextCall(NamedTuple):
