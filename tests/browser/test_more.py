@@ -1,4 +1,4 @@
-"""Live, sweep, export, voices, keys, other hosts, small screens, keyboard."""
+"""Live, study, export, voices, keys, other hosts, small screens, keyboard."""
 
 import csv
 import json
@@ -62,41 +62,54 @@ def test_live_keeps_what_was_sent_and_can_be_cancelled(studio) -> None:
     page.wait_for_selector("[data-take='1'][data-outcome=cancelled]")
 
 
-def test_a_sweep_makes_takes_and_a_table_of_them(studio, server) -> None:
+def test_a_study_makes_takes_over_values_and_seeds_with_a_table_and_plots(studio, server) -> None:
+    """A grid of two knobs and two seeds, asked for by keyboard alone; a value is refused."""
     page = studio.page
     hints = server.get("/openapi.json").json()["paths"]["/tts"]["post"]["requestBody"]["content"]
     knobs = hints["application/json"]["schema"]["properties"]
     studio.write(TEXT)
-    page.click("#tab-sweep")
-    assert page.input_value("#values").split(", ") == [str(n) for n in range(1, 9)]
+    page.press("#tab-study", "Enter")
+    assert page.input_value("#seeds") == "8"  # which alone differ
     for name in ("top_p", "repetition_penalty"):
-        page.select_option("#swept", name)
-        shown = [float(value) for value in page.input_value("#values").split(", ")]
+        page.select_option("#knob-0", name)
+        shown = [float(value) for value in page.input_value("#values-0").split(", ")]
         assert shown == knobs[name]["x-ui"]["values"], name
-    page.select_option(
-        "#swept", "dry_base"
-    )  # nothing is recommended: from end to end of its slider
-    assert page.input_value("#values").startswith("1, ")
-    page.select_option("#swept", "top_p")
-    page.fill("#values", "0.2, 7, 0.9")
-    page.click(".sweep >> text=Run")
+    page.select_option("#knob-0", "dry_base")  # nothing is recommended: from end to end
+    assert page.input_value("#values-0").startswith("1, ")
+    page.focus("#knob-0")
+    page.keyboard.type("top_p")
+    page.keyboard.press("Tab")
+    page.keyboard.type("0.2, 7, 0.9")
+    page.keyboard.press("Tab")
+    page.keyboard.type("temperature")
+    page.keyboard.press("Tab")
+    page.keyboard.type("0.5, 1")
+    page.keyboard.press("Tab")
+    page.keyboard.type("2")
+    page.keyboard.press("Enter")
     rows = page.locator("table.made tbody tr")
-    rows.nth(1).wait_for()
-    page.wait_for_selector(".sweep >> text=Run")
-    assert "top_p 7: " in page.text_content(".sweep .refusal")  # refused; the others are made
-    studio.errors.clear()  # the browser notes the 422
-    assert [rows.nth(n).get_attribute("data-value") for n in range(2)] == ["0.2", "0.9"]
+    rows.nth(7).wait_for()
+    page.wait_for_selector(".study >> text=Run")
+    assert "top_p 7, temperature " in page.text_content(".study .refusal")
+    studio.errors.clear()  # the browser notes the 422s
+    cells = [f"{p} {t} {seed}" for p in (0.2, 0.9) for t in (0.5, 1) for seed in (1, 2)]
+    assert [rows.nth(n).get_attribute("data-value") for n in range(8)] == cells
+    plots = page.locator("[data-plot]")
+    assert plots.count() == 5
+    for n in range(5):
+        assert plots.nth(n).locator("circle").count() == 8
+        assert plots.nth(n).locator("polyline").count() == 2  # one a temperature
     with page.expect_download() as started:
-        page.click("text=Download the table")
+        page.press("text=Download the table", "Enter")
     table = list(csv.reader(Path(started.value.path()).read_text().splitlines()))
-    assert table[0][:3] == ["top_p", "seconds", "phonemes/s"]
-    assert [row[0] for row in table[1:]] == ["0.2", "0.9"]
-    assert {row[table[0].index("rank")] for row in table[1:]} <= {"1", "2"}
-    page.press("[aria-label='Play top_p 0.9']", "Enter")
-    assert page.wait_for_selector("[aria-label='Pause top_p 0.9']")
-    page.click("table.made >> text=take 2")
-    assert "top_p 0.9" in page.text_content("[data-take='2'].open .title")
-    assert page.wait_for_selector("[data-take='2'] [data-curve]")
+    assert table[0][:5] == ["top_p", "temperature", "seed", "seconds", "repeats"]
+    assert [" ".join(row[:3]) for row in table[1:]] == cells
+    assert {row[table[0].index("rank")] for row in table[1:]} <= set("12345678")
+    page.press("[aria-label='Play top_p 0.9, temperature 1, seed 2']", "Enter")
+    assert page.wait_for_selector("[aria-label='Pause top_p 0.9, temperature 1, seed 2']")
+    page.click("table.made >> text=take 8")
+    assert "top_p 0.9" in page.text_content("[data-take='8'].open .title")
+    assert page.wait_for_selector("[data-take='8'] [data-curve]")
 
 
 def test_what_is_exported_gives_the_same_speech(studio, server, tmp_path: Path) -> None:
@@ -280,7 +293,7 @@ def test_a_phone_of_390_pixels_scrolls_in_one_direction(browser, server, scheme)
     number = studio.speak()
     page = studio.page
     page.wait_for_selector(f"[data-take='{number}'] [data-curve]")
-    for tab in ("live", "sweep", "takes"):
+    for tab in ("live", "study", "takes"):
         page.click(f"#tab-{tab}")
         page.wait_for_timeout(300)
         assert page.evaluate("document.documentElement.scrollWidth") <= 390, tab
@@ -344,7 +357,7 @@ def test_all_text_can_be_read(browser, server, scheme) -> None:
     page = studio.page
     page.wait_for_selector(f"[data-take='{number}'] [data-curve]")
     page.click("[aria-label='About top_p']")
-    for tab in ("takes", "live", "sweep"):
+    for tab in ("takes", "live", "study"):
         page.click(f"#tab-{tab}")
         page.evaluate(TRANSITIONS_END)
         assert page.evaluate(CONTRASTS) == [], tab

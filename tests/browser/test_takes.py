@@ -1,6 +1,7 @@
 """Takes: what is played, what is drawn, A and B, going on, and what a reload leaves."""
 
 import json
+import math
 from itertools import pairwise
 from typing import Any
 from urllib.parse import unquote
@@ -197,7 +198,8 @@ def test_hovering_tells_the_record_of_the_token(studio) -> None:
             strict=True,
         )
     )
-    assert set(shown) == {name for name, value in token.items() if value is not None}
+    likeliest = {"top_logprobs", "top_scores"}
+    assert set(shown) == {name for name, value in token.items() if value is not None} - likeliest
     assert int(shown["code"]) == token["code"]
     assert float(shown["entropy_bits"]) == pytest.approx(token["entropy_bits"], rel=0.01)
 
@@ -425,3 +427,61 @@ def test_going_on_keeps_the_take_up_to_there_and_draws_the_rest_with_other_knobs
     assert after["utterances"][0]["codes"][kept] == before["utterances"][0]["codes"][kept]
     page.click("text=Start from the beginning")
     assert page.query_selector(".request .note") is None
+
+
+def test_a_token_shows_the_ten_likeliest_codes_and_what_each_processor_did(studio) -> None:
+    studio.request(input=TEXT, seed=3, top_p=0.8, temperature=0.7, repetition_penalty=1.3)
+    number = studio.speak()
+    page = studio.page
+    page.wait_for_selector(f"[data-take='{number}'] [data-curve]")
+    report = studio.report(number)
+    cursor = page.locator(f"[data-take='{number}'] [role=slider]")
+    for _ in range(3):
+        cursor.press("Shift+ArrowRight")
+    told = page.text_content(f"[data-take='{number}'] .token summary")
+    frame = int(told.split("frame ")[1].split()[0])
+    token = [one for one in report["utterances"][0]["tokens"] if one["frame"] == frame][-1]
+    left = [one for one in token["top_scores"] if one["score"] is not None]
+    codes = list(dict.fromkeys(one["code"] for one in token["top_logprobs"] + left))
+    rows = page.locator(".likeliest tbody tr")
+    assert [
+        int(row) for row in rows.evaluate_all("all => all.map(one => one.dataset.code)")
+    ] == codes
+    heads = page.locator(".likeliest th[scope=col]").all_text_contents()
+    assert {"top p", "temperature"} <= set(heads) <= {
+        "code", "model", "repetition penalty", "temperature", "top p", "drawn from",
+    }  # fmt: skip
+    for one in token["top_logprobs"]:
+        cells = page.locator(f".likeliest tr[data-code='{one['code']}'] td").all_text_contents()
+        told = dict(zip(heads[1:], cells, strict=True))
+        assert float(told["model"].split()[0]) == pytest.approx(
+            100 * math.exp(one["logprob"]), abs=0.06
+        )
+        top_p = one["effects"].get("top_p", 0)
+        assert (told["top p"] == "out") == (top_p is None)
+        assert (told["drawn from"] == "out") == (one["score"] is None)
+    drawn = page.locator(".likeliest .drawn th").text_content()
+    assert drawn == f"{token['code']} (drawn)"
+
+
+def test_codes_are_changed_in_place_and_heard_as_another_take(studio, server) -> None:
+    """By keyboard: the cursor chooses the frame, the field its code, Enter decodes."""
+    number = studio.speak()
+    page = studio.page
+    page.wait_for_selector(f"[data-take='{number}'] [data-curve]")
+    spoken = studio.report(number)["utterances"][0]["codes"]
+    cursor = page.locator(f"[data-take='{number}'] [role=slider]")
+    for _ in range(3):
+        cursor.press("Shift+ArrowRight")
+    field = page.locator("[aria-label='Code of level 0']")
+    before = int(field.input_value())
+    after = (before + 400) % 1024
+    frame = int(page.text_content(".token summary").split("frame ")[1].split()[0])
+    field.fill(str(after))
+    field.press("Enter")
+    page.wait_for_selector(f"[data-take='{number + 1}'].open [data-curve]")
+    assert "codes of 1 frame changed" in page.text_content(f"[data-take='{number + 1}'] .title")
+    heard = studio.report(number + 1)["utterances"][0]["codes"]
+    changed = [at for at, pair in enumerate(zip(spoken, heard, strict=True)) if pair[0] != pair[1]]
+    assert changed == [frame]
+    assert [spoken[frame][0], heard[frame][0]] == [before, after]

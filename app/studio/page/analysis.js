@@ -117,12 +117,3 @@ function moved(seconds, [from, to], [otherFrom, otherTo]) {
   const share = Math.min(1, Math.max(0, (seconds - from) / Math.max(1e-9, to - from)));
   return otherFrom + share * (otherTo - otherFrom);
 }
-
-/** Return how many pauses of 0.3 s or more a sound has, and how long they are together. */
-export function silencesOf({ samples, rate }) {
-  const hop = Math.round(0.02 * rate);
-  const power = (n) => samples.subarray(n * hop, (n + 1) * hop).reduce((sum, value) => sum + value * value, 0) / hop;
-  const loud = Array.from({ length: Math.floor(samples.length / hop) }, (_, n) => (power(n) < (0.005 * 32768) ** 2 ? " " : "#")).join("");
-  const runs = loud.match(/ {15,}/g) ?? [];
-  return { pauses: runs.length, silentS: (runs.join("").length * hop) / rate };
-}

@@ -1,6 +1,8 @@
 /** A take to look at: waveform, words, codes, markers and the sampler's curves over one time axis. */
 
 import { heardAt, placeOf, sameWord, timeOf, utterancesOf } from "./analysis.js";
+import { short } from "./parts.js";
+import { Token } from "./token.js";
 
 const html = htm.bind(preact.h);
 const { useEffect, useLayoutEffect, useMemo, useRef, useState } = preactHooks;
@@ -92,12 +94,12 @@ export function TakeView({ app, take, peer }) {
         <button class="secondary" onClick=${() => setZoom(zoomed(view, whole, point, 0.5))}>Zoom in</button>
         ${zoom && html`<button class="secondary" onClick=${() => setZoom(null)}>Whole</button>`}
       </span>
-      ${pinned && html`<button class="go-on" disabled=${take.outcome !== "done"}
+      ${pinned && html`<button class="go-on" disabled=${take.outcome !== "done" || !take.id}
         onClick=${() => app.goOnFrom(take, pinned.utterance.number, pinned.frame, point)}>
         Continue from ${point.toFixed(2)} s with other settings</button>`}
     </div>
     ${take.reportError && html`<p class="refusal">${take.reportError}</p>`}
-    ${place && html`<${Token} open=${app.state.knobsOpen} place=${place} seconds=${shown} />`}`;
+    ${place && html`<${Token} open=${app.state.knobsOpen} app=${app} take=${take} place=${place} seconds=${shown} />`}`;
 }
 
 function useWidth(box) {
@@ -356,12 +358,6 @@ function powers(_, __, low, high) {
   return [...new Set([from, Math.round((from + to) / 2), to])].map((power) => 10 ** power);
 }
 
-function short(value) {
-  if (value == null) return "";
-  if (Number.isInteger(value)) return String(value); // codes are exact
-  return Math.abs(value) >= 0.01 || value === 0 ? String(Number(value.toPrecision(3))) : value.toExponential(0);
-}
-
 /** The place that is heard or chosen, moved with the screen's own rate, or with keys. */
 function Cursor({ view, width, app, take, text, onKey }) {
   const line = useRef();
@@ -380,15 +376,4 @@ function Cursor({ view, width, app, take, text, onKey }) {
   return html`<i class="cursor" ref=${line} role="slider" tabindex="0" aria-label="Place in take ${take.number}" aria-valuemin="0"
     aria-valuemax=${take.sound.seconds.toFixed(2)} aria-valuenow=${(take.point ?? 0).toFixed(2)} aria-valuetext=${text}
     onKeyDown=${onKey}></i>`;
-}
-
-function Token({ open, place: { utterance, frame }, seconds }) {
-  const token = utterance.tokens[frame];
-  const codes = utterance.codes[frame] ?? [];
-  return html`
-    <details class="token" open=${open}>
-      <summary>utterance ${utterance.number + 1}, frame ${frame} <small>${seconds.toFixed(3)} s · codes ${codes.join(" ")}</small></summary>
-      ${token && html`<dl>${Object.entries(token).filter(([, value]) => value !== null).map(([name, value]) => html`
-        <div><dt>${name}</dt><dd>${typeof value === "number" ? short(value) : String(value)}</dd></div>`)}</dl>`}
-    </details>`;
 }

@@ -10,7 +10,7 @@ const html = htm.bind(preact.h);
 const { useEffect, useReducer, useRef } = preactHooks;
 const store = () => part("./store.js");
 
-const TABS = { takes: "Takes", live: "Live", sweep: "Sweep" };
+const TABS = { takes: "Takes", live: "Live", study: "Study" };
 const EXAMPLE = "Hello there. This voice was trained from scratch, on two processor cores.";
 
 /** The state of the page and what changes it. Every change draws the page anew. */
@@ -171,7 +171,7 @@ class Studio {
 
   /** Return a request with what the page wants to know of every take. */
   asked(body) {
-    return { ...body, trace: true, ...(this.state.wordTimes && { timestamps: "word" }) };
+    return { top_logprobs: 10, ...body, trace: true, ...(this.state.wordTimes && { timestamps: "word" }) };
   }
 
   newTake(body) {
@@ -304,7 +304,7 @@ class Studio {
 
 }
 
-const PANES = { takes: TakesPane, live: later("./live.js", "LivePane"), sweep: later("./sweep.js", "SweepPane") };
+const PANES = { takes: TakesPane, live: later("./live.js", "LivePane"), study: later("./study.js", "StudyPane") };
 const DIALOGS = { export: later("./export.js", "ExportDialog"), voices: later("./voices.js", "VoicesDialog"), keys: KeysHelp };
 
 function App({ studio }) {

@@ -55,3 +55,10 @@ export function Dialog({ title, onClose, children }) {
       </article>
     </dialog>`;
 }
+
+/** Return a number in a few digits. */
+export function short(value) {
+  if (value == null) return "";
+  if (Number.isInteger(value)) return String(value); // codes are exact
+  return Math.abs(value) >= 0.01 || value === 0 ? String(Number(value.toPrecision(3))) : value.toExponential(0);
+}

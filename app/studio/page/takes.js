@@ -45,9 +45,9 @@ function Deleted({ app, take }) {
 }
 
 /** One line of what a take was made of. */
-function settingsOf({ body: { input: _, voice, preset, continue_from: from, ...knobs } }) {
+function settingsOf({ edited, body: { input: _, voice, preset, continue_from: from, ...knobs } }) {
   const set = Object.entries(knobs).map(([name, value]) => `${name} ${typeof value === "object" ? JSON.stringify(value) : value}`);
-  return [voice, preset, ...(from ? ["continued"] : []), ...set].filter(Boolean).join(" · ");
+  return [voice, preset, ...(from ? ["continued"] : []), ...(edited ? [`codes of ${edited} ${edited === 1 ? "frame" : "frames"} changed`] : []), ...set].filter(Boolean).join(" · ");
 }
 
 function Take({ app, take }) {
@@ -95,7 +95,7 @@ function Take({ app, take }) {
         ${cure && html`<p class="refusal cure">${cure}</p>`}
         ${report?.warnings?.map((warning) => html`<p class="note" role="status">${warning}</p>`)}
         <p class="actions">
-          ${["WAV", "MP3"].map((format) => html`<button disabled=${!sound?.finished || (format === "MP3" && !report)} onClick=${() => download(format)}>Download ${format}</button>`)}
+          ${["WAV", "MP3"].map((format) => html`<button disabled=${!sound?.finished || (format === "MP3" && !take.id)} onClick=${() => download(format)}>Download ${format}</button>`)}
           <button class="secondary" onClick=${() => app.restore(take)}>Use these settings</button>
           <button class="secondary" onClick=${() => app.show("export", take)}>Export</button>
           <button class="secondary" onClick=${() => app.delete(take)}>Delete</button>
