@@ -13,19 +13,19 @@ export function Token({ app, take, open, place: { utterance, frame }, seconds })
     <details class="token" open=${open}>
       <summary>utterance ${utterance.number + 1}, frame ${frame} <small>${seconds.toFixed(3)} s · codes ${codes.join(" ")}</small></summary>
       ${take.report && codes.length > 0 && html`<${Codes} app=${app} take=${take} place=${`${utterance.number}/${frame}`} codes=${codes} />`}
-      ${token?.top_logprobs && html`<${Likeliest} token=${token} />`}
+      ${token?.top_logprobs && html`<${Likeliest} take=${take} token=${token} />`}
       ${token && html`<dl>${Object.entries(token).filter(([, value]) => value !== null && typeof value !== "object").map(([name, value]) => html`
         <div><dt>${name}</dt><dd>${typeof value === "number" ? short(value) : String(value)}</dd></div>`)}</dl>`}
     </details>`;
 }
 
 /** The likeliest codes before and after the processors, and by how many nats each processor moved them. */
-function Likeliest({ token }) {
+function Likeliest({ take, token }) {
   const codes = [...new Map([...token.top_logprobs, ...token.top_scores.filter(({ score }) => score !== null)].map((one) => [one.code, one])).values()];
   const names = [...new Set(codes.flatMap(({ effects }) => Object.keys(effects)))];
   const moved = (nats) => (nats === undefined ? "" : nats === null ? "out" : `${nats > 0 ? "+" : "−"}${Math.abs(nats).toFixed(2)}`);
   return html`
-    <div class="scroll" tabindex="0" role="region" aria-label="The likeliest codes">
+    <div class="scroll" tabindex="0" role="region" aria-label="The likeliest codes of take ${take.number}">
       <table class="made likeliest">
         <thead><tr><th scope="col">code</th><th scope="col">model</th>
           ${names.map((name) => html`<th scope="col" title="nats">${name.replaceAll("_", " ")}</th>`)}<th scope="col">drawn from</th></tr></thead>
