@@ -182,14 +182,20 @@ class SpeechJob:
 class Timings:
     """Durations of a job in seconds; the stages need not add up to the total."""
 
-    queue_s: float  # from its submission to its first step, without `text_s`
-    text_s: float
-    ar_s: float  # steps of level 0 that it took part in
-    nar_s: float
-    codec_s: float
-    total_s: float
-    first_audio_s: float = 0.0
-    underrun_s: float = 0.0  # stalls of a playback that begins with the first audio
+    queue_s: Annotated[
+        float, Field(description="From its submission to its first step, without `text_s`.")
+    ]
+    text_s: Annotated[float, Field(description="Conversion of the text to phonemes.")]
+    ar_s: Annotated[float, Field(description="Steps of level 0 that it took part in.")]
+    nar_s: Annotated[float, Field(description="The finer levels.")]
+    codec_s: Annotated[float, Field(description="The codec.")]
+    total_s: Annotated[float, Field(description="From its submission to its end.")]
+    first_audio_s: Annotated[
+        float, Field(description="From its submission to its first audio.")
+    ] = 0.0
+    underrun_s: Annotated[
+        float, Field(description="Stalls of a playback that begins with the first audio.")
+    ] = 0.0
 
     def __add__(self, other: "Timings") -> "Timings":
         """Return the sums; that of the first audio is that of the first that has any."""
@@ -206,23 +212,29 @@ BacktrackCause = Literal["loop", "silence", "sequence"]
 class Backtrack:
     """One time that backtracking removed frames of an utterance."""
 
-    # What was detected: a loop, too long a silence, or a sequence of `ban_sequences`.
-    cause: BacktrackCause
-    frames: int
-    kept: int  # how many of them were kept
-    code: int  # the code of level 0 that followed those, which is penalised there now
+    cause: Annotated[
+        BacktrackCause,
+        Field(
+            description="What was detected: a loop, too long a silence, or a sequence of"
+            " `ban_sequences`."
+        ),
+    ]
+    frames: Annotated[int, Field(description="How many frames there were.")]
+    kept: Annotated[int, Field(description="How many of them were kept.")]
+    code: Annotated[
+        int,
+        Field(description="The code of level 0 that followed those, which is penalised there now."),
+    ]
 
 
 @dataclass(frozen=True, slots=True)
 class RankedTake:
     """One of several complete hypotheses of an utterance."""
 
-    # Its score in nats a code: see `samplers.ranking` for `best_of`, `samplers.ops.beam` for
-    # beams.
-    score: float
-    frames: int
-    finish_reason: FinishReason
-    kept: bool
+    score: Annotated[float, Field(description="Its score in nats a code; see docs/samplers.md.")]
+    frames: Annotated[int, Field(description="How many frames it has.")]
+    finish_reason: Annotated[FinishReason, Field(description="Why it ended.")]
+    kept: Annotated[bool, Field(description="Whether it is the one that was chosen.")]
 
 
 @dataclass(frozen=True, slots=True)
