@@ -58,11 +58,12 @@ def _store_heads(
         largest = tl.max(tl.where(wanted, tl.maximum(tl.abs(wide), tl.abs(other)), 0.0), 1)
         scale = tl.div_rn(largest, 127.0)[:, None]
         first, second = _steps(wide, scale), _steps(other, scale)
-        scales = (origin + KV_HEADS * 2 * HALF).to(tl.pointer_type(tl.float32))
-        tl.store(scales + head, scale, (head >= 0) & (head < KV_HEADS))
     target = origin + head * 2 * HALF + at
     tl.store(target, first, wanted)
     tl.store(target + apart, second, wanted)
+    if EIGHT:  # Triton 3.6 compiles it in this order alone
+        scales = (origin + KV_HEADS * 2 * HALF).to(tl.pointer_type(tl.float32))
+        tl.store(scales + head, scale, (head >= 0) & (head < KV_HEADS))
 
 
 @triton.jit

@@ -1,10 +1,13 @@
 import hashlib
-from contextlib import closing
+import io
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from time import monotonic
 
 import numpy as np
 import pytest
+import soundfile
 import torch
 from torch import Tensor
 
@@ -393,3 +396,32 @@ def test_the_first_sound_is_measured_without_the_time_that_a_batch_is_made_in(
     synthesizer.measure(costs, 1).close()
     assert starts
     assert max(starts) < 100
+
+
+def test_voices_and_recordings_are_encoded_on_a_stream_of_their_own(
+    synthesizer: Synthesizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entered, seen = list[object](), list[list[object]]()
+
+    @contextmanager
+    def noted(stream: object) -> Iterator[None]:
+        entered.append(stream)
+        yield
+        entered.remove(stream)
+
+    def encode(samples: Tensor) -> Tensor:
+        seen.append([*entered])
+        return torch.zeros(len(samples) // 320, 8, dtype=torch.int64)
+
+    own, planned = object(), synthesizer._planner
+    monkeypatch.setattr(planner, "entered", noted)
+    monkeypatch.setattr(planned, "_stream", own)
+    monkeypatch.setattr(synthesizer.speech.codec, "encode", encode)
+    planned._prompts._entries.clear()
+    spoken = synthesizer.voices.default.model_copy(update={"codes": None})
+    assert planned._prompt(spoken) is not None
+    planned._prompts._entries.clear()
+    file = io.BytesIO()
+    soundfile.write(file, np.random.default_rng(0).normal(0, 0.1, 48_000), 24_000, format="WAV")
+    planned.encode(file.getvalue())
+    assert seen == [[own], [own]]

@@ -22,7 +22,10 @@ from app.engine.serving.options import EngineOptions
 from app.engine.sound.decoder import SoundDecoder
 from app.engine.sound.recording import ChunkSizes, RecordedChunks
 from app.engine.sound.utterance import SoundUtterance
+from app.main import load_synthesizer
+from app.settings import Settings
 from models.checkpoints import SpeechModel
+from models.config import KvCacheDtype
 from models.cuda.graphs import Recorder
 from models.stack.paged_cache import PagePool
 from samplers.knobs.params import SamplingParams
@@ -140,6 +143,27 @@ def test_what_was_recorded_goes_with_the_weights_and_comes_back(backend: Synthes
     assert decoder.recorded is not None
     assert decoder.pool is memory.held
     assert result.frames
+
+
+def test_of_a_service_with_8_bits_a_request_has_the_codes_alone_that_it_has_among_others(
+    toy: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def memory_of(model: Any, _: object, dtype: KvCacheDtype) -> Memory:
+        return Memory(model, 8 << 20, dtype)
+
+    monkeypatch.setattr(synthesizer, "memory_of", memory_of)
+    settings = Settings(
+        model=str(toy), device="cpu", weights="float32", threads=1, kv_cache_dtype="int8"
+    )
+    backend = load_synthesizer(settings)
+    alone = [backend.spoken(job) for job in jobs()[:2]]
+    assert backend._memory is not None
+    assert backend._memory.pool().keys[0].dtype == torch.int8
+    assert all(result.frames for result in alone)
+    assert backend.check_deterministic()
+    assert [backend.spoken(job).codes_sha256 for job in jobs()[:2]] == [
+        result.codes_sha256 for result in alone
+    ]
 
 
 def test_a_start_makes_at_most_50_recordings(
