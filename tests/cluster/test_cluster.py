@@ -64,6 +64,7 @@ def cluster() -> Iterator[None]:
         "PATH": f"{BIN}:{os.environ['PATH']}",
         "RAY_SERVE_HTTP_PROXY_CALLBACK_IMPORT_PATH": "cluster.proxy:middlewares",
         "RAY_SERVE_PROXY_USE_GRPC": "1",
+        "RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S": "60",  # however busy the machine is
         "RAY_SERVE_RUN_USER_CODE_IN_SEPARATE_THREAD": "0",
         "RAY_SERVE_RUN_ROUTER_IN_SEPARATE_LOOP": "0",
         "TTS_SLOTS": "4",
