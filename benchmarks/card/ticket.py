@@ -12,6 +12,7 @@ import argparse
 import importlib.util
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -48,6 +49,7 @@ class TicketPart(NamedTuple):
         limit_s: Time limit in seconds.
         function: Module and function of `benchmarks.card`, called with the device and ``tiny``.
         command: Arguments of Python, run instead of a function.
+        under: Command that runs Python; skipped where it is not. The model is then the small one.
     """
 
     name: str
@@ -55,8 +57,10 @@ class TicketPart(NamedTuple):
     limit_s: float
     function: str = ""
     command: Sequence[str] = ()
+    under: Sequence[str] = ()
 
 
+SANITIZER = ("compute-sanitizer", "--error-exitcode", "1", "--tool")
 PYTEST = (
     "-m", "pytest", "-q", "-o", "addopts=", "-o", "filterwarnings=default",
     "-p", "no:cacheprovider",
@@ -73,15 +77,17 @@ KERNEL_TESTS = (
 )  # fmt: skip
 SERVICE = ("pydantic_settings", "fastapi", "uvicorn", "httpx2", "phonemizer")
 PARTS: Sequence[TicketPart] = (
-    TicketPart("environment", (), 30, "environment.describe"),
-    TicketPart("kernels' tests", ("pytest", "triton"), 100, command=(*PYTEST, *KERNEL_TESTS)),
+    TicketPart("environment", (), 20, "environment.describe"),
+    TicketPart("kernels' tests", ("pytest", "triton"), 90, command=(*PYTEST, *KERNEL_TESTS)),
     TicketPart("kernels", ("pydantic", "triton"), 45, "kernels.compared"),
     TicketPart("exact", ("pydantic",), 45, "level_0.exactness"),
     TicketPart("codes a second", ("pydantic",), 150, "level_0.codes_a_second"),
-    TicketPart("gpu tests", ("pytest", "pydantic"), 80, command=(*PYTEST, *GPU_TESTS)),
-    TicketPart("profile of a step", ("pydantic",), 45, "profile.step"),
-    TicketPart("profile of a chunk", ("pydantic", "safetensors"), 45, "profile.chunk"),
-    TicketPart("first sound", SERVICE, 80, "service.first_sound"),
+    TicketPart("races", ("triton",), 40, "kernels.compared", under=(*SANITIZER, "racecheck")),
+    TicketPart("memory", ("triton",), 40, "kernels.compared", under=(*SANITIZER, "memcheck")),
+    TicketPart("gpu tests", ("pytest", "pydantic"), 60, command=(*PYTEST, *GPU_TESTS)),
+    TicketPart("profile of a step", ("pydantic",), 40, "profile.step"),
+    TicketPart("profile of a chunk", ("pydantic", "safetensors"), 40, "profile.chunk"),
+    TicketPart("first sound", SERVICE, 70, "service.first_sound"),
     TicketPart("streams", SERVICE, 180, "service.streams_without_a_gap"),
 )
 """The parts, most important first; parts that do not fit into the time are skipped."""
@@ -111,6 +117,7 @@ def run(part: TicketPart, device: str, *, tiny: bool, left_s: float) -> dict[str
         and ``output``: the last lines of a part that did not succeed.
     """
     missing = [name for name in part.needs if not _has(name)]
+    missing += [name for name in part.under[:1] if shutil.which(name) is None]
     if missing:
         return {"status": "skipped", "seconds": 0.0, "output": f"needs {', '.join(missing)}"}
     if left_s < 5:
@@ -119,11 +126,11 @@ def run(part: TicketPart, device: str, *, tiny: bool, left_s: float) -> dict[str
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "part.json"
         own = ["-m", "benchmarks.card.ticket", "--device", device, "--only", part.name]
-        own += ["--out", str(out), *(["--tiny"] if tiny else [])]
+        own += ["--out", str(out), *(["--tiny"] if tiny or part.under else [])]
         told = Path(folder) / "output"
         with told.open("wb") as output_file:
             running = subprocess.Popen(
-                [sys.executable, *(part.command or own)],
+                [*part.under, sys.executable, *(part.command or own)],
                 cwd=ROOT,
                 stdout=output_file,
                 stderr=subprocess.STDOUT,

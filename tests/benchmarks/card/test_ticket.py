@@ -48,6 +48,13 @@ def test_a_part_leaves_no_process(ending: str, tmp_path: Path) -> None:
     assert not status.exists() or "zombie" in status.read_text()
 
 
+def test_a_part_under_another_command_runs_there_or_is_skipped_where_that_is_not() -> None:
+    own = part("import sys; raise SystemExit(len(sys.orig_argv) != 3)")
+    assert run(own._replace(under=("env",)), "cpu", tiny=True, left_s=MINUTE_S)["status"] == "ok"
+    found = run(own._replace(under=("no-such-tool",)), "cpu", tiny=True, left_s=MINUTE_S)
+    assert (found["status"], found["output"]) == ("skipped", "needs no-such-tool")
+
+
 @pytest.mark.parametrize(
     ("needs", "left_s", "why"),
     [(("no_such_package",), MINUTE_S, "no_such_package"), ((), 1.0, "no time")],
