@@ -217,6 +217,14 @@ def test_a_slider_moves_its_knob(studio) -> None:
     assert body_of(studio)["min_p"] == pytest.approx(0.02)
 
 
+def test_a_knob_without_a_range_that_acts_gradually_has_a_field_alone(studio) -> None:
+    page = studio.page
+    page.fill("#search", "length_penalty")
+    page.fill("#knob-length_penalty", "-0.5")
+    assert body_of(studio)["length_penalty"] == -0.5
+    assert page.query_selector("[data-knob=length_penalty] [type=range]") is None
+
+
 def test_a_refused_value_is_told_at_its_knob(studio) -> None:
     page = studio.page
     page.fill("#search", "temperature")
