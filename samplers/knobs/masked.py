@@ -59,7 +59,7 @@ class MaskedKnobs(KnobSet):
     )
     nar_len_top_k: int = knob(
         0, "As top_k, for the masked passes; 0 or -1 keeps all.",
-        group="masked", off=0, step=1, bottom=0, top=100, ge=-1,
+        group="masked", off=0, step=1, bottom=1, top=50, ge=-1,
         needs=({"level_0": ()},),
     )
     nar_len_top_p: float = knob(

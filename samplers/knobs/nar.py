@@ -34,7 +34,7 @@ class NarKnobs(KnobSet):
     )
     nar_top_k: int = knob(
         0, "As top_k, for the finer levels.",
-        group="nar", off=0, step=1, bottom=0, top=100, ge=-1,
+        group="nar", off=0, step=1, bottom=1, top=50, ge=-1,
         needs=({"nar_temperature": (), "nar_level_temperatures": ()},),
     )
     nar_top_p: float = knob(

@@ -131,7 +131,7 @@ class DrawKnobs(KnobSet):
     )
     ras_tau: float = knob(
         0.1, "RAS: the share of that window from which a code is repeated too often.",
-        group="ras", step=0.05, gt=0.0, le=1.0,
+        group="ras", step=0.05, top=0.6, gt=0.0, le=1.0,
         needs=({"ras": ()},),
     )
     ras_mask_first: bool = knob(

@@ -77,7 +77,7 @@ class StepKnobs(KnobSet):
     )
     frequency_penalty: Annotated[float, SwitchesStep("repetition_penalty")] = knob(
         0.0, "Subtracted from a code's logit once for each of its occurrences.",
-        group="repetition", off=0.0, unit="nats", step=0.05, ge=-2.0, le=2.0,
+        group="repetition", off=0.0, unit="nats", step=0.05, bottom=-1.0, top=1.0, ge=-2.0, le=2.0,
         values=(0.0, 0.02, 0.05),
     )
     presence_penalty: Annotated[float, SwitchesStep("repetition_penalty")] = knob(
@@ -87,7 +87,7 @@ class StepKnobs(KnobSet):
     )
     dry_multiplier: Annotated[float, SwitchesStep("dry")] = knob(
         0.0, "DRY: what is subtracted from a code that would prolong a repeated sequence.",
-        group="dry", off=0.0, unit="nats", step=0.1, ge=0.0, le=8.0,
+        group="dry", off=0.0, unit="nats", step=0.1, top=4.0, ge=0.0, le=8.0,
         values=(0.0, 0.5, 1.0, 2.0),
     )
     dry_base: float = knob(
@@ -139,7 +139,7 @@ class StepKnobs(KnobSet):
 
     top_n_sigma: Annotated[float, SwitchesStep("top_n_sigma")] = knob(
         0.0, "Keep codes within this many standard deviations of the best logit; 0 keeps all.",
-        group="truncation", off=0.0, step=0.1, bottom=0.0, top=4.0, ge=-1.0,
+        group="truncation", off=0.0, step=0.1, bottom=0.0, top=2.0, ge=-1.0,
         values=(0.0, 1.0, 1.5, 2.0),
     )
     temperature: Annotated[float, SwitchesStep("temperature")] = knob(
@@ -174,12 +174,12 @@ class StepKnobs(KnobSet):
     )
     top_k: Annotated[int, SwitchesStep("top_k")] = knob(
         0, "Keep the k likeliest codes (and ties); 0 or -1 keeps all.",
-        group="truncation", off=0, step=1, bottom=0, top=100, ge=-1,
+        group="truncation", off=0, step=1, bottom=1, top=50, ge=-1,
         values=(0, 25, 50, 100),
     )
     top_p: Annotated[float, SwitchesStep("top_p")] = knob(
         1.0, "Keep the likeliest codes until their probabilities sum to this; 0 keeps one.",
-        group="truncation", off=1.0, step=0.01, ge=0.0, le=1.0,
+        group="truncation", off=1.0, step=0.01, bottom=0.2, ge=0.0, le=1.0,
         values=(0.8, 0.85, 0.9, 0.95, 1.0),
     )
     min_p: Annotated[float, SwitchesStep("min_p")] = knob(

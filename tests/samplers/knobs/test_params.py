@@ -41,6 +41,7 @@ def test_the_schema_is_json_and_carries_bounds_and_hints() -> None:
         "heading": HEADINGS["truncation"],
         "off": 1.0,
         "step": 0.01,
+        "bottom": 0.2,
         "values": [0.8, 0.85, 0.9, 0.95, 1.0],
     }
 
