@@ -18,13 +18,13 @@ PRODUCT = ("app", "models", "samplers", "valle_serve")
 DOCUMENTED = (*PRODUCT, "cluster", "tools", "training", "benchmarks", "scripts", "examples")
 MOST_PARAMETERS = 6
 LIMITS = {
-    "lines": 99_999,
-    "code": 99_999,
-    "docstrings": 25.0,  # percent of the lines
-    "tests": 99_999,
+    "lines": 41_400,
+    "code": 28_150,
+    "docstrings": 16.0,  # percent of the lines
+    "tests": 46_000,
     "names": 0,  # class names that are there twice
-    "wide": 99,  # functions of more than `MOST_PARAMETERS`
-    "folder": 99,  # files of the largest folder
+    "wide": 15,  # functions of more than `MOST_PARAMETERS`
+    "folder": 17,  # files of the largest folder
 }
 _NO_CODE = (
     tokenize.COMMENT,
