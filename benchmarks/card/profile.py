@@ -1,12 +1,13 @@
 """Profiles of one step and one chunk of audio: kernels, copies and synchronisations.
 
 The step is that of level 0 at the published size, from CUDA graphs, with its sampler. The chunks
-are of the built-in voice, its NAR levels and codec: operator by operator, and of many streams in
-one recording, as in the service.
+are of a model of the built-in voice's shape, its NAR levels and codec: operator by operator, and of
+many streams in one recording, as in the service.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.profiler import ProfilerActivity, profile
@@ -15,7 +16,13 @@ from benchmarks.card.decoder import Decoder, decoder
 from benchmarks.card.environment import synchronize
 from benchmarks.card.level_0 import PREFIX, float_model, random_prefixes, scale_of
 from benchmarks.harness.report import TableRow, Target
+from benchmarks.model.published import random_model
 from models.placement import prepare_for
+
+if TYPE_CHECKING:
+    from models.checkpoints import SpeechModel
+
+WEIGHTS = Path(__file__).parents[2] / "weights"
 
 FRAMES = 40
 STREAMS, CHUNK = 16, 15
@@ -70,25 +77,22 @@ def step(device: torch.device, *, tiny: bool) -> tuple[list[TableRow], list[Targ
 
 
 def chunk(device: torch.device, *, tiny: bool) -> tuple[list[TableRow], list[Target]]:
-    """Profile chunks of the built-in voice.
+    """Profile chunks of a model of the built-in voice's shape, with random weights.
 
     Operator by operator that includes the prefill of its prefixes; of recorded ones the work is
     that of a chunk of each of several streams, and all there is beside the prefill.
     """
-    from app.engine.backend.loading import load_speech
-    from app.engine.backend.options import ModelOptions
     from app.engine.memory import make_pool
     from app.engine.sound.decoder import SoundDecoder
     from app.engine.sound.recording import ChunkSizes, RecordedChunks
     from app.engine.utterance import UtteranceInput
-    from app.settings import BUILTIN_MODEL
     from models.checkpoints import SpeechModel
     from models.config import BOS_ID, EOS_ID
     from models.cuda.graphs import Recorder
     from models.stack.paged_cache import PagePool
     from samplers.knobs.params import SamplingParams
 
-    speech = load_speech(ModelOptions(BUILTIN_MODEL, offline=True), device)
+    speech = _speech(device)
     decoder = SoundDecoder(speech)
     ids = [BOS_ID, *range(EOS_ID + 1, EOS_ID + 30), EOS_ID]
     inputs = UtteranceInput(ids, SamplingParams(seed=0), 0, 0, max_frames=200)
@@ -124,6 +128,22 @@ def chunk(device: torch.device, *, tiny: bool) -> tuple[list[TableRow], list[Tar
     found = profiled(device, run_together, 1)
     rows += [{"part": f"{streams} chunks in one recording"} | dict(row) for row in found]
     return rows, []
+
+
+def _speech(device: torch.device) -> "SpeechModel":
+    """Return a random model and codec of the built-in voice's shape; reading weights takes more."""
+    from app.engine.backend.loading import place_on_gpu
+    from models.checkpoints import SpeechModel
+    from models.checkpoints.builtin import read_config
+    from models.codecs.spectral import SpectralCodec
+    from models.config import ModelConfig, SpectralCodecConfig
+
+    model = random_model(read_config(WEIGHTS / "lm.json", ModelConfig))
+    codec = SpectralCodec(read_config(WEIGHTS / "codec.json", SpectralCodecConfig))
+    if device.type == "cuda":
+        place_on_gpu(model, device, fused=True)
+    codec = codec.eval().requires_grad_(False).to(device)
+    return SpeechModel("random", "", WEIGHTS, model, codec)
 
 
 def _row(what: str, count: float) -> dict[str, Any]:

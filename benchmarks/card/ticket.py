@@ -86,7 +86,7 @@ PARTS: Sequence[TicketPart] = (
     TicketPart("memory", ("triton",), 40, "kernels.compared", under=(*SANITIZER, "memcheck")),
     TicketPart("gpu tests", ("pytest", "pydantic"), 60, command=(*PYTEST, *GPU_TESTS)),
     TicketPart("profile of a step", ("pydantic",), 40, "profile.step"),
-    TicketPart("profile of a chunk", ("pydantic", "safetensors"), 40, "profile.chunk"),
+    TicketPart("profile of a chunk", ("pydantic",), 40, "profile.chunk"),
     TicketPart("first sound", SERVICE, 70, "service.first_sound"),
     TicketPart("streams", SERVICE, 180, "service.streams_without_a_gap"),
 )

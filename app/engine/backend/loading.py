@@ -17,6 +17,7 @@ from models.cuda import library
 from models.cuda.kernels.check import usable
 from models.cuda.kernels.choice import TORCH
 from models.placement import prepare_for
+from models.valle import Valle
 
 log = logging.getLogger(__name__)
 
@@ -57,12 +58,7 @@ def load_speech(options: ModelOptions, device: torch.device) -> SpeechModel:
         except ValueError as error:
             raise CheckpointError(f"alignment: {error}") from error
     if device.type == "cuda":
-        library.set_up()
-        prepare_for(device, speech.model)
-        stack = speech.model.transformer
-        stack.kernels = (
-            TORCH if options.fused_kernels == "off" else usable(speech.model.config, device)
-        )
+        place_on_gpu(speech.model, device, fused=options.fused_kernels != "off")
     elif choose_weights(options.weights) == "int8":
         from models.int8 import first_start
         from models.int8.quantized import quantize_linears
@@ -70,6 +66,17 @@ def load_speech(options: ModelOptions, device: torch.device) -> SpeechModel:
         first_start.watch()
         quantize_linears(speech.model)
     return speech
+
+
+def place_on_gpu(model: Valle, device: torch.device, *, fused: bool) -> None:
+    """Move a model to a GPU, in the number format that it computes in there.
+
+    Args:
+        fused: Whether it runs the fused kernels that agree with PyTorch's operators there.
+    """
+    library.set_up()
+    prepare_for(device, model)
+    model.transformer.kernels = usable(model.config, device) if fused else TORCH
 
 
 def model_info(speech: SpeechModel, device: torch.device) -> ModelInfo:
