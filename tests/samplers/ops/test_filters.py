@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -42,6 +42,7 @@ def test_top_k_keeps_what_fewer_than_k_codes_beat(row: list[float], k: int) -> N
     assert kept(run(["top_k"], [SamplingParams(top_k=k)], _row(row))) == [expected]
 
 
+@example([i / 10 for i in range(10)], 0.75)
 @given(LOGITS, st.floats(0, 0.999))
 def test_top_p_keeps_the_shortest_prefix_that_reaches_p(row: list[float], p: float) -> None:
     logits = _row(row)
