@@ -7,7 +7,7 @@ many streams in one recording, as in the service.
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch.profiler import ProfilerActivity, profile
@@ -17,10 +17,8 @@ from benchmarks.card.environment import synchronize
 from benchmarks.card.level_0 import PREFIX, float_model, random_prefixes, scale_of
 from benchmarks.harness.report import TableRow, Target
 from benchmarks.model.published import random_model
+from models.checkpoints import SpeechModel
 from models.placement import prepare_for
-
-if TYPE_CHECKING:
-    from models.checkpoints import SpeechModel
 
 WEIGHTS = Path(__file__).parents[2] / "weights"
 
@@ -86,7 +84,6 @@ def chunk(device: torch.device, *, tiny: bool) -> tuple[list[TableRow], list[Tar
     from app.engine.sound.decoder import SoundDecoder
     from app.engine.sound.recording import ChunkSizes, RecordedChunks
     from app.engine.utterance import UtteranceInput
-    from models.checkpoints import SpeechModel
     from models.config import BOS_ID, EOS_ID
     from models.cuda.graphs import Recorder
     from models.stack.paged_cache import PagePool
@@ -130,10 +127,9 @@ def chunk(device: torch.device, *, tiny: bool) -> tuple[list[TableRow], list[Tar
     return rows, []
 
 
-def _speech(device: torch.device) -> "SpeechModel":
+def _speech(device: torch.device) -> SpeechModel:
     """Return a random model and codec of the built-in voice's shape; reading weights takes more."""
     from app.engine.backend.loading import place_on_gpu
-    from models.checkpoints import SpeechModel
     from models.checkpoints.builtin import read_config
     from models.codecs.spectral import SpectralCodec
     from models.config import ModelConfig, SpectralCodecConfig
