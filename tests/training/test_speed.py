@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from training import speed
-from training.speed import fastest_type, products_per_second
+from training.speed import fastest_type
 
 CPU = torch.device("cpu")
 
@@ -11,8 +11,3 @@ def test_the_type_with_more_products_a_second_is_taken(monkeypatch: pytest.Monke
     for best in speed.TYPES:
         monkeypatch.setattr(speed, "products_per_second", lambda dtype, _, best=best: dtype is best)
         assert fastest_type(CPU) is best
-
-
-def test_products_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(speed, "MEASURED_S", 0.01)
-    assert products_per_second(torch.float32, CPU) > 0

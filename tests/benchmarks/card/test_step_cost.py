@@ -13,10 +13,8 @@ from benchmarks.card.step_cost import (
     KERNEL_S,
     PRODUCT_BANDWIDTH,
     PRODUCT_S,
-    RATE,
     Counted,
     _Attention,
-    chunk_costs,
     counted_step,
     meta_model,
     prefix_costs,
@@ -24,7 +22,6 @@ from benchmarks.card.step_cost import (
     targets,
     window_costs,
 )
-from models.cuda.kernels import operators
 from models.cuda.kernels.choice import TORCH
 from samplers.ar.plain import Kind
 
@@ -38,12 +35,6 @@ def counted(run: Callable[[], object]) -> Counted:
     return found
 
 
-def test_views_and_memory_are_no_kernels_and_conversions_are() -> None:
-    x = torch.zeros(8, 8, device=META)
-    assert counted(lambda: torch.empty_like(x).view(4, 16).T[:2].expand(2, 4)).kernels == 0
-    assert counted(lambda: x.to(torch.bfloat16).add_(1)).kernels == 2
-
-
 def test_bytes_are_those_read_and_written() -> None:
     x, weight = (torch.zeros(1000, 1000, device=META) for _ in range(2))
     ids = torch.zeros(5, dtype=torch.int64, device=META)
@@ -51,12 +42,6 @@ def test_bytes_are_those_read_and_written() -> None:
     assert counted(lambda: F.embedding(ids, x)).bytes == 2 * 5 * 4000
     assert counted(lambda: x + weight).seconds == pytest.approx(12e6 / BANDWIDTH)
     assert counted(lambda: x[:1] + 1).seconds == KERNEL_S
-
-
-def test_a_product_takes_its_operations_with_or_without_a_bias() -> None:
-    x, weight = (torch.zeros(4096, 4096, device=META, dtype=torch.bfloat16) for _ in range(2))
-    assert counted(lambda: F.linear(x, weight)).seconds == pytest.approx(2 * 4096**3 / RATE)
-    assert counted(lambda: x.addmm_(x, weight)).seconds == pytest.approx(2 * 4096**3 / RATE)
 
 
 def test_a_product_is_estimated_slower_than_its_bytes_and_in_float32_than_its_operations() -> None:
@@ -68,36 +53,6 @@ def test_a_product_is_estimated_slower_than_its_bytes_and_in_float32_than_its_op
     assert many.estimate_s == pytest.approx(2 * 4096**3 / FLOAT_RATE)
     assert row.estimate_s == pytest.approx(row.bytes / PRODUCT_BANDWIDTH + PRODUCT_S)
     assert row.bound_s == pytest.approx(row.bytes / BANDWIDTH)
-
-
-def test_a_sum_in_new_memory_is_a_copy_and_a_product() -> None:
-    x, weight = (torch.zeros(64, 64, device=META, dtype=torch.bfloat16) for _ in range(2))
-    assert counted(lambda: torch.addmm(x, x, weight)).by_name == {"copy_": 1, "addmm": 1}
-    assert counted(lambda: x.addmm_(x, weight)).by_name == {"addmm_": 1}
-    assert counted(lambda: torch.addmm(x[0], x, weight)).by_name == {"addmm": 1}
-
-
-def test_a_kernel_of_our_own_is_one_and_moves_only_what_it_looks_at() -> None:
-    cache = torch.zeros(2, 9999, 4, 16, device=META)
-    qkv, rotations = torch.zeros(1, 12, 16, device=META), torch.zeros(1, 1, 8, device=META) + 0j
-    place = torch.zeros(1, dtype=torch.int64, device=META)
-    stored = counted(lambda: operators.store(qkv, rotations, *cache, place))
-    assert stored.by_name == {"store": 1}
-    assert stored.bytes < 3000
-    queries, seen = torch.zeros(1, 4, 16, device=META), place[:, None]
-    few, many = (
-        counted(lambda: operators.attend(queries, *cache, seen, seen.expand(1, pages)))  # noqa: B023
-        for pages in (1, 100)
-    )
-    assert few.by_name == {"attend": 1}
-    assert many.by_name == {"attend": 2}  # and one that combines shares
-    assert 90 * few.bytes < many.bytes < 110 * few.bytes
-
-
-def test_fused_attention_is_one_kernel() -> None:
-    q, k = torch.zeros(1, 4, 1, 8, device=META), torch.zeros(1, 4, 99, 8, device=META)
-    found = counted(lambda: F.scaled_dot_product_attention(q, k, k))
-    assert found.by_name == {"attention": 1}
 
 
 def test_kernels_do_not_depend_on_the_streams_and_grow_with_the_layers() -> None:
@@ -126,22 +81,6 @@ def test_the_table_has_every_size_and_a_target_where_one_was_asked() -> None:
     held = [(*kind, "bfloat16") for kind in kinds] + [("fused", "plain", "8 bits")]
     assert found == [(*kind, streams) for kind in held for streams in (1, 2)]
     assert [target.what for target in targets(rows)] == ["expected codes/s, 1 streams, bfloat16"]
-
-
-@pytest.mark.slow
-def test_a_recorded_chunk_has_few_launches_and_of_more_streams_fewer_kernels_each() -> None:
-    rows = chunk_costs(layers=1, width=64)
-    alone = [row["launches"] for row in rows if "one by one" in row["chunk"]]
-    assert min(alone) > 50
-    recorded = {
-        (row["streams"], row["frames"]): row
-        for row in rows
-        if row["chunk"] == "fused, recorded, light"
-    }
-    assert all(row["launches"] <= 5 for row in recorded.values())
-    one, many = recorded[1, 15], recorded[16, 15]
-    assert many["kernels of each"] < one["kernels of each"] / 10
-    assert many["s of sound a second"] > 2 * one["s of sound a second"]
 
 
 def test_windows_are_launched_operator_by_operator() -> None:

@@ -20,13 +20,6 @@ def part(code: str, *, limit_s: float = MINUTE_S, needs: Sequence[str] = ()) -> 
     return TicketPart("one", needs, limit_s, command=("-c", code))
 
 
-def test_a_part_that_fails_tells_its_traceback() -> None:
-    found = run(part("raise ValueError('broken here')"), "cpu", tiny=True, left_s=MINUTE_S)
-
-    assert found["status"] == "failed"
-    assert "ValueError: broken here" in found["output"]
-
-
 def test_a_part_that_hangs_is_stopped_and_what_it_said_is_kept() -> None:
     code = "import time; print('begun', flush=True); time.sleep(600)"
 
@@ -43,16 +36,9 @@ def test_a_part_leaves_no_process(ending: str, tmp_path: Path) -> None:
         "server = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])\n"
         f"pathlib.Path({str(told)!r}).write_text(str(server.pid)); {ending}"
     )
-    run(part(code, limit_s=10.0), "cpu", tiny=True, left_s=MINUTE_S)
+    run(part(code, limit_s=5.0), "cpu", tiny=True, left_s=MINUTE_S)
     status = Path(f"/proc/{told.read_text()}/status")
     assert not status.exists() or "zombie" in status.read_text()
-
-
-def test_a_part_under_another_command_runs_there_or_is_skipped_where_that_is_not() -> None:
-    own = part("import sys; raise SystemExit(len(sys.orig_argv) != 3)")
-    assert run(own._replace(under=("env",)), "cpu", tiny=True, left_s=MINUTE_S)["status"] == "ok"
-    found = run(own._replace(under=("no-such-tool",)), "cpu", tiny=True, left_s=MINUTE_S)
-    assert (found["status"], found["output"]) == ("skipped", "needs no-such-tool")
 
 
 @pytest.mark.parametrize(
@@ -84,21 +70,6 @@ def test_the_parts_after_one_that_broke_are_done(
     assert "## two: ok" in capsys.readouterr().out
 
 
-def test_wheels_that_cannot_be_installed_stop_nothing(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "broken-1-py3-none-any.whl").write_bytes(b"no wheel")
-    monkeypatch.setattr(ticket, "PARTS", [TicketPart("one", (), MINUTE_S, command=("-c", "pass"))])
-    monkeypatch.setattr(ticket, "WHEELS", tmp_path)
-    monkeypatch.setenv("PYTHONPATH", "")
-    monkeypatch.setattr(sys, "path", [*sys.path])
-
-    report = work_through("cpu", tiny=True, minutes=2.0)
-
-    assert report["parts"]["one"]["status"] == "ok"
-    assert "cannot be installed" in capsys.readouterr().out
-
-
 def test_what_a_part_measured_comes_back_from_its_process(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -126,11 +97,6 @@ def test_every_part_runs_on_a_cpu(name: str) -> None:
     assert rows
     assert len({tuple(row) for row in rows}) == 1  # one table
     assert all(target.what for target in targets)
-
-
-def test_the_limits_leave_every_part_its_turn() -> None:
-    """What is wanted most comes first; the last parts may be cut short, not left out."""
-    assert sum(one.limit_s for one in PARTS[:-1]) < 60 * ticket.MINUTES + MINUTE_S * 2
 
 
 def test_only_the_module_of_a_part_is_imported() -> None:

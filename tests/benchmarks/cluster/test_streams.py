@@ -9,9 +9,9 @@ import pytest
 from app.audio.containers import pcm
 from app.commands.listeners import ReceivedSpeech
 from app.settings import Settings
-from benchmarks.cluster.card import LEVELS, codes_of, fast_app, sound_of
+from benchmarks.cluster.card import codes_of, fast_app, sound_of
 from benchmarks.cluster.simulate import Load, measure
-from benchmarks.cluster.streams import Outcomes, new_work, overhead, whole_again
+from benchmarks.cluster.streams import Outcomes, overhead, whole_again
 from tests.app.tools.serving import served
 
 pytestmark = pytest.mark.anyio
@@ -37,14 +37,6 @@ def test_an_outcome_is_what_the_client_has() -> None:
     assert outcome(status=0, sound=b"", broke="ConnectError") == "broken"
 
 
-def test_a_speech_is_that_of_its_seed() -> None:
-    assert codes_of(3, 5).shape == (5, LEVELS)
-    assert (codes_of(3, 5) == codes_of(3, 5)).all()
-    assert (codes_of(3, 5) != codes_of(4, 5)).any()
-    assert len(sound_of(codes_of(3, 5))) == 5 * 1920
-    assert abs(sound_of(codes_of(3, 5))).max() <= 0.3
-
-
 @pytest.fixture(scope="module")
 def card():
     """The URL of a card of one row."""
@@ -64,11 +56,6 @@ async def test_replicas_are_whole_again_after_they_were_not(tmp_path: Path) -> N
     assert not watching.done()
     replica.touch()
     assert await watching > 0
-
-
-async def test_there_is_new_work_where_a_replica_answers(card) -> None:
-    took_s, failed = await new_work(card, monotonic())
-    assert (took_s > 0, failed) == (True, [])
 
 
 async def test_overheads_are_relative_to_the_first(card) -> None:

@@ -3,11 +3,6 @@
 from benchmarks.model.published import MARKS, measure, published_config
 
 
-def test_it_has_the_published_shape() -> None:
-    config = published_config(layers=12, width=1024)
-    assert (config.heads, config.head_dim, config.ffn, config.codes) == (16, 64, 4096, 1024)
-
-
 def test_every_figure_is_measured() -> None:
     config = published_config(layers=1, width=64)
     figures = measure(config, threads=[1], rounds=1, frames=10)

@@ -33,19 +33,3 @@ def test_windows_that_see_less_differ_and_are_heard_sooner(
     assert rows[2].equal < 1.0
     assert rows[2].spectrum_db > 0.0
     assert rows[2].heard_after_s == 0.2 < rows[0].heard_after_s
-
-
-def test_a_model_of_another_mask_stands_in_with_its_own_as_a_row(tmp_path: Path) -> None:
-    speech = load_speech_model(make(tmp_path / "toy"), torch.device("cpu"))
-    names = [row.shape for row in windows.measure(speech, SENTENCES[:1])]
-    assert names == ["own mask", *(" ".join(map(str, shape)) for shape in windows.SHAPES)]
-
-
-def test_a_jump_is_a_step_over_the_rms() -> None:
-    samples = torch.tensor([1.0, -1.0, 1.0, -1.0])
-    assert windows.jumps_at(samples, [2]) == [2.0]
-
-
-def test_half_as_loud_is_six_decibels_off() -> None:
-    noise = torch.randn(24_000)
-    assert windows.spectral_difference_db(noise / 2, noise) == pytest.approx(6.02, abs=0.01)

@@ -11,14 +11,10 @@ from benchmarks.harness.http_client import open_client
 from benchmarks.harness.injection import FAULTS
 from benchmarks.harness.instrumented import observed_app
 from benchmarks.harness.served import served_here
-from benchmarks.harness.vitals import Vitals, settled_vitals
+from benchmarks.harness.vitals import settled_vitals
 from benchmarks.service import cancel, faults, soak
 
 pytestmark = pytest.mark.slow
-
-VITALS = Vitals(
-    queued=0, running=0, slots=None, tasks=3, processes=1, threads=4, files=5, rss_bytes=6
-)
 
 
 @pytest.fixture(scope="module")
@@ -54,17 +50,6 @@ async def test_who_leaves_is_waited_for_and_memory_is_read(url: str):
     assert held["tasks left"]
     assert held["files left"]
     assert held["running left"]
-
-
-def test_a_slope_is_that_of_the_line():
-    assert cancel.slope([100.0, 300.0, 500.0], every=10) == pytest.approx(20)
-
-
-def test_what_is_left_is_counted_and_unknown_slots_are_none():
-    left = replace(VITALS, tasks=4, slots=2, running=1).left_since(VITALS)
-    assert (left["tasks"], left["slots"], left["running"], left["files"]) == (1, 2, 1, 0)
-    assert VITALS.idle
-    assert not replace(VITALS, slots=1).idle
 
 
 @pytest.mark.anyio

@@ -22,19 +22,6 @@ async def test_a_request_is_the_same_in_every_manner(toy_server: httpx2.Client):
     assert all(target.holds for target in exact.targets_of(rows))
 
 
-def test_requests_differ_in_text_and_seed_and_those_of_clients_in_text():
-    wanted = exact.requests(20)
-    assert len({one.text for one in wanted}) == len({one.seed for one in wanted}) == 20
-    assert {one.preset for one in wanted} == set(exact.PRESETS)
-    own = [one.text for client in crossed.own_texts(4, 5) for one in client]
-    assert len(set(own)) == 20
-
-
-def test_another_code_is_seen():
-    (target,) = exact.targets_of([{"requests": 2, "same codes": 1, "same bytes": 2}])
-    assert (target.figure, target.holds) == (1, False)
-
-
 @pytest.mark.anyio
 async def test_everybody_hears_their_own(toy_server: httpx2.Client):
     tally = await crossed.measure(url_of(toy_server), [ASKED[:2], ASKED[2:]], 6)

@@ -23,18 +23,6 @@ def test_whoever_heard_a_gap_is_counted_and_not_timed():
     assert not row.smooth
 
 
-def test_whoever_is_refused_spoils_a_load():
-    assert load.figures("one", [received((0.2, 48_000))], 1.0).smooth
-    row = load.figures("two", [received((0.2, 48_000)), ReceivedSpeech(503)], 1.0)
-    assert row.failed == 1
-    assert not row.smooth
-
-
-def test_clients_come_at_the_rate_that_was_asked_for():
-    *_, last_s = load.poisson(rate_hz=5.0, count=2000, seed=1)
-    assert last_s == pytest.approx(400, rel=0.1)
-
-
 @pytest.mark.anyio
 async def test_the_search_ends_at_the_last_load_that_was_smooth(monkeypatch: pytest.MonkeyPatch):
     async def three_and_a_half(_, streams: float, *rest: object) -> load.Figures:

@@ -41,11 +41,7 @@ def test_a_difference_in_status_codes_or_bytes_is_counted(
 @pytest.mark.slow
 def test_a_checkout_is_equal_to_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TTS_MODEL", str(make(tmp_path / "toy")))
-    found = []
-    for _ in range(2):
-        with serving(ROOT) as url:
-            found.append(asyncio.run(answers(url, requests(2))))
-
-    rows = compare(*found)
+    with serving(ROOT) as url:
+        rows = compare(*(asyncio.run(answers(url, requests(2))) for _ in range(2)))
 
     assert all(row["spoken"] == row["same codes"] == row["same bytes"] == 2 for row in rows)

@@ -32,10 +32,3 @@ def test_corpora_give_their_shares_of_clips_of_the_right_shards_alone(corpora, h
     least = float((clips[:, 0].abs() / torch.where(speech, 0.5, 0.25)).min())
     assert (least < LOUDNESS[0] * 0.82) == held_out
     assert held_out or least > LOUDNESS[0] - 1e-3
-
-
-def test_the_same_seed_draws_the_same_clips(corpora):
-    clips = Clips(corpora, LENGTH)
-    first, second, other = (clips.draw(8, np.random.default_rng(seed)) for seed in (3, 3, 4))
-    assert torch.equal(first, second)
-    assert not torch.equal(first, other)

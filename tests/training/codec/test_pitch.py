@@ -5,17 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from training.codec.pitch import (
-    STEP,
-    UNKNOWN,
-    contour,
-    cycles,
-    cycles_at,
-    pitch_at,
-    pitched_shards,
-)
-from training.speech.bends import bends, speak
-from training.speech.corpus import SAMPLE_RATE_HZ, Corpus, load_teacher, write_shard
+from training.codec.pitch import STEP, UNKNOWN, contour, cycles_at, pitch_at
+from training.speech.corpus import SAMPLE_RATE_HZ, Corpus, write_shard
 
 
 def test_pitch_between_two_values_is_between_them_and_cycles_go_on_with_it() -> None:
@@ -28,16 +19,6 @@ def test_pitch_between_two_values_is_between_them_and_cycles_go_on_with_it() -> 
     places = np.array([0, STEP // 4, STEP // 2, 2 * STEP, 3 * STEP + STEP // 4], np.int64)
     expected = [0, 0.25, 0.5, UNKNOWN, 0.75]  # 200 Hz: one cycle a step
     np.testing.assert_allclose(cycles_at(cycle, contour_hz, places), expected, atol=1e-6)
-
-
-def test_enough_shards_are_chosen_and_all_that_are_kept_out(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "speech").mkdir()
-    for number in range(8):
-        write_shard(tmp_path / "speech", number, [(np.zeros(2400, np.float32), {"text": "x"})])
-    monkeypatch.setattr("training.codec.pitch.PITCHED_S", 0.25)
-    assert pitched_shards(Corpus(tmp_path)) == [0, 1, 2, 6, 7]
 
 
 def test_the_pitch_of_a_slow_teacher_is_found_and_kept(tmp_path: Path) -> None:
@@ -53,27 +34,3 @@ def test_the_pitch_of_a_slow_teacher_is_found_and_kept(tmp_path: Path) -> None:
     assert (found[voice.size // STEP + 20 :] == UNKNOWN).all()
     np.testing.assert_array_equal(contour(corpus, 0), found)  # from the file now
     assert len(list((tmp_path / "kokoro").glob("*.pitch.npy"))) == 1
-
-
-def test_the_pitch_that_the_fast_teacher_gives_is_what_world_finds_in_its_speech(
-    tmp_path: Path,
-) -> None:
-    pytest.importorskip("hibari")
-    pyworld = pytest.importorskip("pyworld")
-    (tmp_path / "bent").mkdir()
-    bend = next(one for one in bends(20) if one.pitch > 0.8)  # DIO misses low voices
-    text = "Most of our graduates are employed."
-    lines = [(speak(load_teacher(), text, bend), {"text": text, "speaker": bend.name})] * 2
-    write_shard(tmp_path / "bent", 0, lines)
-    corpus = Corpus(tmp_path, "bent")
-    known = contour(corpus, 0)
-    samples = corpus.shard_samples(0).astype(np.float64) / 32768
-    rough, times = pyworld.dio(samples, SAMPLE_RATE_HZ, frame_period=1000 * STEP / SAMPLE_RATE_HZ)
-    heard = pyworld.stonemask(samples, rough, times, SAMPLE_RATE_HZ)[: len(known)]
-    both = (heard > 0) & (known > 0)
-    assert both.sum() > 0.3 * len(known)
-    assert np.median(1200 * np.abs(np.log2(heard[both] / known[both]))) < 30  # cents
-    assert 0.1 < (known == 0).mean() < 0.7  # silences and consonants
-    places = np.arange(0, len(samples), 37)
-    found = cycles_at(cycles(corpus, 0), known, places)
-    assert ((found >= 0) == (pitch_at(known, places) > 0)).mean() > 0.97

@@ -13,15 +13,6 @@ from training import cache as cache_of_training
 from training.codec import prior
 
 
-def test_a_prior_has_the_mean_and_covariance_of_its_frames() -> None:
-    torch.manual_seed(0)
-    mixing = torch.randn(4, 4)
-    frames = torch.randn(20_000, 4) @ mixing + torch.arange(4.0)
-    found = prior.fitted(frames)
-    torch.testing.assert_close(found.mean.float(), torch.arange(4.0), atol=0.1, rtol=0)
-    torch.testing.assert_close(found.covariance.float(), mixing.T @ mixing, atol=0.2, rtol=0.05)
-
-
 def test_what_is_written_is_loaded_with_the_codec(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -12,7 +12,6 @@ from training.codec import train as stage
 from training.codec.clips import clips_of
 from training.codec.pitch import STEP, UNKNOWN, contour_path, cycles_path
 from training.codec.train import CodecTrainer
-from training.export import averaged_codec
 from training.speech.corpus import Corpus
 
 STEPS = 12
@@ -64,35 +63,9 @@ def test_a_stopped_run_goes_on_as_if_it_had_not_been_stopped(tmp_path: Path, sto
         assert torch.equal(tensor, resumed.codec.state_dict()[name]), name
 
 
-def test_encoder_and_codebooks_settle_and_stay_so_under_a_larger_budget(tmp_path: Path) -> None:
-    run, longer = trainer(), trainer(steps=4 * STEPS)
-    settled = trained(run, run.settled_from + 1)
-    run.save(tmp_path / "checkpoint.pt")
-    longer.load(tmp_path / "checkpoint.pt")
-    for last in (trained(run, STEPS - run.settled_from - 1), trained(longer, 1)):
-        changed = {name.split(".")[0] for name in last if not last[name].equal(settled[name])}
-        assert changed == {"decoder", "excitation"}
-
-
 def test_it_learns_spectra_and_pitch() -> None:
     run = trainer(steps=200)
     before = run.validate()
     losses = [run.train_step()["pitch"] for _ in range(60)]
     assert np.mean(losses[-10:]) < 0.5 * np.mean(losses[:5])
     assert run.validate()["val_mel"] < 0.85 * before["val_mel"]
-
-
-def test_the_averaged_decoder_is_exported_and_a_warm_start_begins_where_codebooks_have_settled(
-    tmp_path: Path,
-) -> None:
-    run, following = trainer(steps=4), trainer()
-    run.run(tmp_path / "log", tmp_path / "checkpoint.pt")
-    codec = averaged_codec(tmp_path / "checkpoint.pt")
-    averaged = dict(codec.named_parameters())
-    assert {name.split(".")[0] for name in run.average} == {"decoder", "excitation"}
-    assert all(torch.equal(tensor, averaged[name]) for name, tensor in run.average.items())
-    assert codec.decode(codec.encode(torch.randn(5000) * 0.05)).shape == (16 * 320,)
-    following.warm_start(codec)
-    assert following.step == following.settled_from
-    books = following.codec.quantizer.codebooks
-    assert torch.equal(books, run.codec.quantizer.codebooks)

@@ -1,50 +1,9 @@
 import numpy as np
 import pytest
-import torch
 
-from app.settings import BUILTIN_MODEL
-from models.checkpoints import load_codec
-from models.voices.voice import read_mono
-from training.judging.imitation import (
-    WAYS,
-    Judges,
-    Spoken,
-    TrueLevel0,
-    figures_of,
-    furthest_apart,
-    nearest_to_themselves,
-    pairwise,
-    sent,
-    unseen_speakers,
-)
-from training.speech.corpus import SAMPLE_RATE_HZ, CorpusEntry
+from training.judging.imitation import WAYS, Judges, Spoken, figures_of, sent
 
 A, B = np.array([1.0, 0.0]), np.array([0.0, 1.0])
-
-
-@pytest.mark.parametrize(
-    ("said", "right", "cosines"),
-    [
-        ({"a": [A, B], "b": [B, B]}, [1, 2], [1, 2]),
-        ({"a": [0 * A], "b": [0 * B]}, [0, 0], [0, 0]),  # silence is like nobody
-    ],
-)
-def test_a_recording_counts_where_its_own_speaker_is_the_nearest(said, right, cosines):
-    found = nearest_to_themselves(said, {"a": A, "b": B})
-    assert [part.tolist() for part in found] == [right, list(map(len, said.values())), cosines]
-
-
-def test_those_furthest_apart_are_taken_and_twins_are_alike():
-    angles = {"a": 0.0, "twin of a": 1.0, "b": 90.0, "c": 180.0, "twin of c": 181.0}
-    references = {
-        name: np.array([np.cos(np.radians(angle)), np.sin(np.radians(angle))], np.float32)
-        for name, angle in angles.items()
-    }
-    assert len(set(furthest_apart(references, 2)) & {"c", "twin of c"}) == 1
-    three = furthest_apart(references, 3)
-    assert {name.removeprefix("twin of ") for name in three} == {"a", "b", "c"}
-    assert furthest_apart(references, 9) == sorted(angles)
-    assert pairwise({"a": A, "b": B, "twin": A}) == pytest.approx(1 / 3)
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -84,30 +43,3 @@ def test_figures_are_means_over_all_recordings_and_words_count_where_they_are_kn
         {"wer": 1 / 3} if text else {}
     )
     assert {name: one.value for name, one in figures.items()} == pytest.approx(expected)
-
-
-def test_only_speakers_kept_out_are_unseen_and_their_longest_utterance_comes_first():
-    spoken = [
-        CorpusEntry("short", 1, 0, 10, "x", "speakers"),
-        CorpusEntry("long", 1, 10, 90, "x", "speakers"),
-        CorpusEntry("trained", 2, 0, 10, "y", "train"),
-    ]
-    found = unseen_speakers(spoken)
-    assert {name: [one.text for one in own] for name, own in found.items()} == {
-        "x": ["long", "short"]
-    }
-
-
-@pytest.mark.weights
-@pytest.mark.slow
-def test_level_0_stays_that_of_the_speech_and_finer_levels_are_those_of_the_voice() -> None:
-    speech = read_mono(BUILTIN_MODEL / "voices" / "heart.flac", SAMPLE_RATE_HZ)[:SAMPLE_RATE_HZ]
-    model, codec = TrueLevel0(BUILTIN_MODEL), load_codec(BUILTIN_MODEL)
-    heart, george = (model.speak_as(name, speech, "Nobody had.") for name in ("heart", "george"))
-    assert len(heart) == len(george) == len(speech)
-    assert not np.array_equal(heart, george)
-    backwards = speech[::-1].copy()
-    true, again, other = (
-        codec.encode(torch.from_numpy(sound))[:, 0] for sound in (speech, george, backwards)
-    )
-    assert (true == again).float().mean() > 2 * (true == other).float().mean()

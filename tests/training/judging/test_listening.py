@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from training.judging.listening import HOP, WINDOW, draw, spectrogram
+from training.judging.listening import HOP, WINDOW, spectrogram
 from training.speech.corpus import SAMPLE_RATE_HZ
 
 
@@ -15,10 +15,3 @@ def test_a_tone_stands_at_its_frequency() -> None:
     assert levels.shape == (WINDOW // 2 + 1, (SAMPLE_RATE_HZ // 2 - WINDOW) // HOP + 1)
     assert levels.max() == 0
     assert (levels.argmax(0) == 3000 * WINDOW // SAMPLE_RATE_HZ).all()
-
-
-def test_both_recordings_have_one_scale_of_time() -> None:
-    figure = draw(tone(500, 0.4).astype(np.float32), tone(500, 0.8).astype(np.float32), "heart")
-    teacher, model = figure.axes
-    assert teacher.get_xlim() == model.get_xlim() == (0, 0.8)
-    assert "teacher" in teacher.get_title()

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import soundfile
 
-from training.judging.people import PEOPLE, RECORDING_S, RECORDINGS, Person, recordings
+from training.judging.people import RECORDING_S, RECORDINGS, Person, recordings
 
 RATE_HZ = 16_000
 
@@ -33,9 +33,3 @@ def test_files_are_joined_but_silent_and_very_short_ones_until_they_are_long_eno
         assert samples.ndim == 1
         assert RECORDING_S <= len(samples) / rate_hz < RECORDING_S + 2.5
         assert np.abs(samples).max() < 0.2
-
-
-def test_a_licence_is_named_for_everybody_and_nobody_is_there_twice() -> None:
-    assert len({person.name for person in PEOPLE}) == len(PEOPLE) >= 6
-    assert len({(person.package, person.files) for person in PEOPLE}) == len(PEOPLE)
-    assert all(person.licence for person in PEOPLE)

@@ -1,9 +1,7 @@
 """Training of the language model, from speech to a folder that the service loads."""
 
-import shutil
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 
@@ -111,11 +109,6 @@ def test_exported_weights_speak_and_a_warm_start_takes_them_as_they_are_or_trans
     following.warm_start(coded)
     for name, tensor in run.average.items():
         torch.testing.assert_close(following.average[name], tensor, atol=1e-3, rtol=1e-3)
-    # Without a codec they are of the present one's codes.
-    bare = shutil.copytree(coded, tmp_path / "bare", ignore=shutil.ignore_patterns("codec.*"))
-    without = trainer()
-    without.warm_start(bare)
-    assert all(torch.equal(without.average[name], following.average[name]) for name in run.average)
     # Another codec: the stack stays, the tables belong to other codes.
     old = coded.rename(tmp_path / "old")
     code_all(tmp_path / "cache", coded, random_codec(1))
@@ -128,36 +121,3 @@ def test_exported_weights_speak_and_a_warm_start_takes_them_as_they_are_or_trans
     }
     assert {"phonemes.weight", "transformer.blocks.1.attention.qkv.weight"} <= same
     assert not {"response.0.weight", "heads.0.weight"} & same
-
-
-@pytest.mark.parametrize(
-    ("source", "speaker", "pool"),
-    [
-        ("speech", "hibari", "speech"),
-        ("kokoro", "af_bella", "kokoro"),
-        ("kokoro", "mixed-001", "mixtures"),
-        ("crowd", "crowd-501", "mixtures"),
-        ("perturbed", "mixed-001-90", "mixtures"),
-        ("perturbed", "af_bella-90", "perturbed"),
-        ("bent", "bent-01", "bent"),
-        ("readers", "read-0001", "readers"),
-    ],
-)
-def test_mixtures_of_voices_are_drawn_as_often_as_is_said_and_not_as_they_spoke(
-    source: str, speaker: str, pool: str
-) -> None:
-    assert lm.pool_of(source, speaker) == pool
-    assert pool in lm.SHARES
-
-
-def test_rows_have_prompts_no_longer_than_the_model_takes_and_half_of_the_steps_have_draws() -> (
-    None
-):
-    run = trainer()
-    steps = [run._draw_rows(run._random(use)) for use in range(60)]
-    assert 0.2 < np.mean([any(row.drawn for row in rows) for rows in steps]) < 0.8
-    for row in (row for rows in steps for row in rows):
-        assert row.level < CONFIG.levels
-        assert row.prompt is None or len(row.prompt) <= CONFIG.max_prompt_frames
-        assert 0 <= row.drawn <= lm.DRAWN_UP_TO
-        assert not (row.level and row.drawn)

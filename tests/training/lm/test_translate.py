@@ -3,7 +3,7 @@ import torch
 
 from models.config import ModelConfig
 from models.valle import Valle
-from training.lm.translate import Parallel, sources, translate
+from training.lm.translate import Parallel, translate
 
 SAME = torch.arange(32)[:, None].expand(32, 4)
 
@@ -15,14 +15,6 @@ def model(levels: int, seed: int) -> Valle:
         phonemes=("a", "b"), shared_tables=True,
     )  # fmt: skip
     return Valle(config)
-
-
-@pytest.mark.parametrize(
-    ("levels", "old_levels", "expected"),
-    [(4, 8, [0, 1, 2, 4]), (8, 8, list(range(8))), (2, 2, [0, 1])],
-)
-def test_each_level_takes_over_from_one_that_heard_as_much(levels, old_levels, expected):
-    assert sources(levels, old_levels) == expected
 
 
 @pytest.mark.parametrize("level", range(4))
@@ -43,13 +35,3 @@ def test_permuted_codes_give_a_model_that_says_the_same(level: int) -> None:
             new.nar_logits(after, order[said], level),
         )
     torch.testing.assert_close(one, other[:, order])
-
-
-def test_fewer_levels_hear_the_sums_that_more_levels_heard() -> None:
-    """Where a new code stands for one set of old ones, its tables sum up to theirs."""
-    old, new = model(8, 0), model(4, 1)
-    frames = torch.randint(32, (32, 8), generator=torch.Generator().manual_seed(0))
-    translate(old, new, Parallel(frames, SAME))
-    for level in range(1, 4):
-        heard = old.embed_response(frames, sources(4, 8)[level])
-        torch.testing.assert_close(new.embed_response(SAME, level), heard)

@@ -1,11 +1,10 @@
-import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from training.speech import corpus as data
-from training.speech.corpus import ONE_VOICE, Corpus, sentences, shard_paths, write_shard
+from training.speech.corpus import Corpus, sentences, write_shard
 
 
 def tone(samples: int, height: float = 0.5) -> np.ndarray:
@@ -29,30 +28,6 @@ def test_what_was_written_is_read_back_clipped_and_not_wrapped(tmp_path: Path) -
     np.testing.assert_allclose(corpus.samples(two), tone(480, -0.5), atol=1e-4)
     assert len(corpus.shard_samples(7)) == 720
     assert not list(folder.glob("*.partial"))
-
-
-@pytest.mark.parametrize(
-    ("parts", "held_out"),
-    [
-        ((None,) * 5, {3, 4}),  # says nothing: one voice, its last shards
-        (("sentences", "speakers", "train", "train", "train"), {0, 1}),
-    ],
-)
-def test_a_corpus_keeps_out_what_it_says_or_else_its_last_shards(tmp_path, parts, held_out):
-    (tmp_path / "speech").mkdir()
-    for number, part in enumerate(parts):
-        tone(24).astype(np.int16).tofile(shard_paths(tmp_path / "speech", number)[0])
-        row = {"text": "So.", "start": 0, "end": 24} | ({"part": part} if part else {})
-        shard_paths(tmp_path / "speech", number)[1].write_text(json.dumps(row))
-    corpus = Corpus(tmp_path)
-    assert {utterance.speaker for utterance in corpus.utterances} == {ONE_VOICE}
-    assert corpus.held_out_shards == held_out
-
-
-@pytest.mark.parametrize(("name", "module"), [("speech", "corpus"), ("kokoro", "chorus")])
-def test_a_missing_corpus_names_the_command_that_makes_it(tmp_path, name, module):
-    with pytest.raises(FileNotFoundError, match=rf"run python -m training\.speech\.{module}"):
-        Corpus(tmp_path, name)
 
 
 def test_sentences_are_plain_distinct_and_ordered_by_the_seed(
@@ -81,15 +56,3 @@ def test_sentences_are_plain_distinct_and_ordered_by_the_seed(
     monkeypatch.setattr(data, "FORTUNES", tmp_path / "nowhere")
     with pytest.raises(FileNotFoundError, match="apt-get install fortunes"):
         sentences()
-
-
-@pytest.mark.skipif(
-    not (data.WORDNET.is_dir() and data.FORTUNES.is_dir()), reason="needs wordnet-base, fortunes"
-)
-def test_what_people_say_comes_first_and_last_beside_definitions() -> None:
-    found = sentences()
-    said = {data._tidy(text) for text in (*data._wordnet_examples(), *data._fortunes())}
-    assert len(set(found)) == len(found) > 150_000
-    for part in (found[:1000], found[-1000:]):
-        assert sum(text in said for text in part) == 500
-    assert not said & set(found[100_000:101_000])
