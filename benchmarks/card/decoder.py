@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from app.engine.level_0.feed import Arrived, Feed, SlotFeed
-from app.engine.level_0.hypothesis import Condition, Hypothesis, StackOutput
+from app.engine.level_0.hypothesis import Condition, Hypothesis
 from app.engine.level_0.input_batch import InputBatch
 from app.engine.level_0.paged_feed import PagedFeed
 from app.engine.utterance import UtteranceInput
@@ -57,9 +57,9 @@ class Decoder:
         drawn: list[Hypothesis] = []
         for slot, prefix in enumerate(prefixes):
             cache.rewind(slot, 0)
-            first = StackOutput.without_attention(stack.extend(prefix, at, cache, slot, at)[-1:])
+            self._feed.first_hidden[slot] = stack.extend(prefix, at, cache, slot, at)[-1]
             inputs = UtteranceInput([], params, slot, 0, frames)
-            condition = Condition(slot, len(at), len(at), first)
+            condition = Condition(slot, len(at), len(at))
             stop = self._model.config.stop_token
             drawn.append(Hypothesis(inputs, [condition], None, stop_token=stop))
             self._batch.add(drawn[-1:], inputs)

@@ -1,5 +1,8 @@
 """Attention statistics of single queries, the input of the entropix sampler.
 
+Of B queries they are ``[4, B]`` float32, by the fields of
+`samplers.ops.entropix.AttentionStatistics`.
+
 The fused attention kernel returns no scores, so those of the one query are computed again: one
 product a row, over the keys of its slot only.
 """
@@ -9,8 +12,6 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor
-
-from samplers.ops.entropix import AttentionStatistics
 
 
 def measure(scores: Tensor) -> Tensor:
@@ -31,8 +32,8 @@ def measure(scores: Tensor) -> Tensor:
     ])
 
 
-def attention_statistics(queries: Sequence[Tensor], keys: Sequence[Tensor]) -> AttentionStatistics:
-    """Return ``[B]`` of each statistic; a row's values do not depend on the other rows.
+def attention_statistics(queries: Sequence[Tensor], keys: Sequence[Tensor]) -> Tensor:
+    """Return the statistics of B queries; a row's do not depend on the other rows.
 
     Args:
         queries: ``[heads, head_dim]`` a row, rotated.
@@ -40,7 +41,7 @@ def attention_statistics(queries: Sequence[Tensor], keys: Sequence[Tensor]) -> A
             position; T may differ between rows.
     """
     rows = [measure(_scores(query, own)) for query, own in zip(queries, keys, strict=True)]
-    return AttentionStatistics(*torch.stack(rows, 1).unbind())
+    return torch.stack(rows, 1)
 
 
 def _scores(query: Tensor, keys: Tensor) -> Tensor:
@@ -48,7 +49,7 @@ def _scores(query: Tensor, keys: Tensor) -> Tensor:
     return (grouped @ keys.float().transpose(-1, -2)).flatten(0, 1) * query.shape[-1] ** -0.5
 
 
-def masked_statistics(queries: Tensor, keys: Tensor, lengths: Tensor) -> AttentionStatistics:
+def masked_statistics(queries: Tensor, keys: Tensor, lengths: Tensor) -> Tensor:
     """As `attention_statistics`, of rows padded to one length, in operators of fixed shapes.
 
     Args:
@@ -64,9 +65,9 @@ def masked_statistics(queries: Tensor, keys: Tensor, lengths: Tensor) -> Attenti
     weights = log_weights.exp()
     entropies = -(weights * log_weights.clamp(min=-1e3)).sum(-1) / math.log(2)
     entries = lengths * scores.shape[1]
-    return AttentionStatistics(
+    return torch.stack([
         entropies.mean(-1),
         entropies.var(-1, correction=0),
         (weights - weights.mean(1, keepdim=True)).abs().sum((1, 2)) / entries,
         scores.abs().masked_fill(~seen, 0.0).sum((1, 2)) / entries,
-    )
+    ])

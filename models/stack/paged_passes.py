@@ -18,7 +18,6 @@ from models.stack.attention import masked_statistics
 from models.stack.block import Block, RmsNorm, plus_product
 from models.stack.paged_cache import PAGE, PagedCache, PagePool
 from models.stack.slot_cache import SlotCache
-from samplers.ops.entropix import AttentionStatistics
 
 
 class Placed(NamedTuple):
@@ -109,8 +108,8 @@ class PagedPasses:
 
         return placed
 
-    def attention(self, queries: Tensor, seen: Tensor, pages: Tensor) -> AttentionStatistics:
-        """Return the last layer's statistics of one position, of `run`, of each sequence."""
+    def attention(self, queries: Tensor, seen: Tensor, pages: Tensor) -> Tensor:
+        """Return the last layer's statistics ``[4, B]`` of one position of each sequence."""
         return masked_statistics(queries, gather(self.pool.keys[-1], pages, queries.dtype), seen)
 
     def new_cache(self, slots: int, max_length: int) -> PagedCache:

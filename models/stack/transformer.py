@@ -27,7 +27,6 @@ from models.stack.paged_cache import PagedCache, PagePool
 from models.stack.paged_passes import PagedPasses
 from models.stack.passes import CachedPasses
 from models.stack.slot_cache import SlotCache
-from samplers.ops.entropix import AttentionStatistics
 
 MAX_POSITIONS = 8192
 PADDING_RANK = torch.iinfo(torch.int32).max
@@ -128,7 +127,7 @@ class Transformer(nn.Module):
             ranks: ``[S]`` int among the new positions, in pages none less than the one before;
                 None: full attention among them.
         """
-        return self._extend(x, positions, cache, slot, ranks)[0]
+        return self.extend_with_queries(x, positions, cache, slot, ranks)[0]
 
     def extend_with_queries(
         self,
@@ -143,44 +142,6 @@ class Transformer(nn.Module):
 
         They are rotated as the layer's keys are.
         """
-        return self._extend(x, positions, cache, slot, ranks, layer)
-
-    def step(self, x: Tensor, positions: Tensor, cache: SlotCache, slots: Sequence[int]) -> Tensor:
-        """Append a position to each of B distinct slots: ``[B, D]`` after the final norm.
-
-        Args:
-            x: ``[B, D]``.
-            positions: ``[B]`` int64.
-        """
-        return self._step(x, positions, cache, slots)[0]
-
-    def step_with_attention(
-        self,
-        x: Tensor,
-        positions: Tensor,
-        cache: SlotCache,
-        slots: Sequence[int],
-        rows: Sequence[int],
-    ) -> tuple[Tensor, AttentionStatistics]:
-        """As `step`, with the attention statistics in the last layer of some of the B rows."""
-        hidden, queries = self._step(x, positions, cache, slots)
-        keys = [cache.keys_of(-1, slots[row]) for row in rows]
-        return hidden, attention_statistics([queries[row] for row in rows], keys)
-
-    def _passes_over(self, cache: SlotCache) -> CachedPasses | None:
-        """Return whose passes run on a cache; None: our own."""
-        return self.paged(cache.pool) if isinstance(cache, PagedCache) else self._passes
-
-    def _extend(
-        self,
-        x: Tensor,
-        positions: Tensor,
-        cache: SlotCache,
-        slot: int,
-        ranks: Tensor | None,
-        layer: int | None = None,
-    ) -> tuple[Tensor, Tensor]:
-        """Return ``[S, D]`` and queries ``[S, heads, head_dim]``; of the last layer if not told."""
         mask = None
         if ranks is not None and len(x) > 1:
             past = torch.ones(len(x), cache.lengths[slot], dtype=torch.bool, device=x.device)
@@ -200,6 +161,35 @@ class Transformer(nn.Module):
                 wanted = queries
         cache.advance(slot, len(x))
         return self.norm(x), wanted
+
+    def step(self, x: Tensor, positions: Tensor, cache: SlotCache, slots: Sequence[int]) -> Tensor:
+        """Append a position to each of B distinct slots: ``[B, D]`` after the final norm.
+
+        Args:
+            x: ``[B, D]``.
+            positions: ``[B]`` int64.
+        """
+        return self._step(x, positions, cache, slots)[0]
+
+    def step_with_attention(
+        self,
+        x: Tensor,
+        positions: Tensor,
+        cache: SlotCache,
+        slots: Sequence[int],
+        rows: Sequence[int],
+    ) -> tuple[Tensor, Tensor]:
+        """As `step`, with the attention statistics in the last layer of some of the B rows.
+
+        They are ``[4, len(rows)]``; see `models.stack.attention`.
+        """
+        hidden, queries = self._step(x, positions, cache, slots)
+        keys = [cache.keys_of(-1, slots[row]) for row in rows]
+        return hidden, attention_statistics([queries[row] for row in rows], keys)
+
+    def _passes_over(self, cache: SlotCache) -> CachedPasses | None:
+        """Return whose passes run on a cache; None: our own."""
+        return self.paged(cache.pool) if isinstance(cache, PagedCache) else self._passes
 
     def _step(
         self, x: Tensor, positions: Tensor, cache: SlotCache, slots: Sequence[int]

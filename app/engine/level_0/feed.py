@@ -6,12 +6,13 @@ over pages, in fixed shapes that can be recorded, on a GPU: `app.engine.level_0.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
 
-from app.engine.level_0.hypothesis import Condition, Hypothesis, StackOutput, as_tensor
+from app.engine.level_0.hypothesis import Condition, Hypothesis
 from app.engine.utterance import UtteranceInput
 from models.alignment.attention import TextAttention
 from models.prefix import Prefix
@@ -49,14 +50,18 @@ class Feed(ABC):
     Attributes:
         lag: How many steps are queued before the host reads what the first of them drew.
         read: Reads prefixes.
+        first_hidden: ``[S, D]``, the stack's output at the end of the prefix in each slot, which
+            predicts the first frame.
+        first_attention: ``[4, S]`` float32, the attention statistics there; NaN where not computed.
     """
 
     lag: ClassVar[int] = 0
     cache: SlotCache
 
-    def __init__(self, model: Valle, read: Read) -> None:
+    def __init__(self, model: Valle, read: Read, slots: int) -> None:
         self.model, self.read = model, read
-        self._unknown = StackOutput.without_attention(model.separator[None]).attention
+        self.first_hidden = model.separator.new_zeros(slots, model.config.width)
+        self.first_attention = torch.zeros(4, slots, device=model.separator.device)
 
     def prefill(
         self, prefixes: PrefixCache, inputs: UtteranceInput, place: int, prefix: Prefix, slot: int
@@ -64,14 +69,22 @@ class Feed(ABC):
         """Run a prefix of an utterance, 0 with the text and 1 without, into an empty slot."""
         wanted = SlotPrefix(prefix, slot, (inputs.voice, inputs.null)[place])
         ((hidden, queries),) = prefixes.read([wanted], self.cache, self.read)
-        first = StackOutput(hidden[-1:].clone(), self._unknown)
+        self.first_hidden[slot] = hidden[-1]
+        self.first_attention[:, slot] = torch.nan
         if place == 0 and is_on("entropix", inputs.params):
             found = attention_statistics([queries[-1]], [self.cache.keys_of(-1, slot)])
-            first = first._replace(attention=as_tensor(found))
+            self.first_attention[:, slot] = found[:, 0]
         start, logprobs = prefix.response_start, list[float]()
         if inputs.kept is not None:
-            logprobs = self._run_kept(inputs.kept.codes[:, 0], start, slot, first)
-        return Condition(slot, len(prefix), start, first, logprobs)
+            logprobs = self._run_kept(inputs.kept.codes[:, 0], start, slot)
+        return Condition(slot, len(prefix), start, logprobs)
+
+    def copy(self, condition: Condition, slot: int) -> Condition:
+        """Copy a prefix to another slot."""
+        self.cache.fork(condition.slot, slot)
+        for first in (self.first_hidden, self.first_attention.T):
+            first[slot] = first[condition.slot]
+        return replace(condition, slot=slot)
 
     @abstractmethod
     def __call__(self, hypotheses: Sequence[Hypothesis]) -> Fed:
@@ -126,10 +139,10 @@ class Feed(ABC):
     def close(self) -> None:  # noqa: B027
         """Free what would hold memory in a circle; the feed is of no more use."""
 
-    def _run_kept(self, codes: Tensor, start: int, slot: int, first: StackOutput) -> list[float]:
+    def _run_kept(self, codes: Tensor, start: int, slot: int) -> list[float]:
         """Run frames ``[T]`` of an earlier take, all but the last; returns their log-probs."""
         model, device = self.model, self.model.separator.device
-        codes, hidden = codes.to(device), first.hidden
+        codes, hidden = codes.to(device), self.first_hidden[slot, None]
         if len(codes) > 1:
             positions = torch.arange(start, start + len(codes) - 1, device=device)
             ranks = torch.arange(len(codes) - 1, device=device)
@@ -146,7 +159,7 @@ class SlotFeed(Feed):
     """Steps of the stack over slots, each row of its own length; of rows that the host has read."""
 
     def __init__(self, model: Valle, slots: int, max_length: int) -> None:
-        super().__init__(model, one_by_one(model))
+        super().__init__(model, one_by_one(model), slots)
         self.cache = model.new_cache(slots, max_length)
 
     def __call__(self, hypotheses: Sequence[Hypothesis]) -> Fed:
@@ -155,10 +168,10 @@ class SlotFeed(Feed):
         guided = [place for place in active if len(hypotheses[place].conditions) > 1]
         rows = [(hypotheses[place], hypotheses[place].conditions[0]) for place in active]
         rows += [(hypotheses[place], hypotheses[place].conditions[1]) for place in guided]
-        output = self._decode(rows)
-        logits = self.model.logits(output.hidden, 0)
+        hidden, attention = self._decode(rows)
+        logits = self.model.logits(hidden, 0)
         own, null = logits.tensor_split([len(active)])
-        attention = output.attention[:, : len(active)]
+        attention = attention[:, : len(active)]
         if len(active) < len(hypotheses):
             own = _spread(own, active, len(hypotheses))
             attention = _spread(attention.T, active, len(hypotheses)).T
@@ -167,27 +180,23 @@ class SlotFeed(Feed):
         return Fed(
             own,
             null if guided else None,
-            AttentionStatistics(*attention.unbind()),
+            AttentionStatistics(*attention),
             logits.isnan().any(-1),
             [*active, *guided],
         )
 
-    def _decode(self, rows: Sequence[_Row]) -> StackOutput:
-        """Feed the newest frame of each row; without one its prefix's last output counts."""
+    def _decode(self, rows: Sequence[_Row]) -> tuple[Tensor, Tensor]:
+        """Return ``[R, D]`` and ``[4, R]`` of each row's newest frame, or of its prefix's end."""
         fed = [place for place, (hypothesis, _) in enumerate(rows) if hypothesis.codes]
         if len(fed) == len(rows):
             return self._feed(rows)
-        first = [condition.first for _, condition in rows]
-        hidden = torch.cat([output.hidden for output in first])
-        attention = torch.cat([output.attention for output in first], 1)
+        slots = [condition.slot for _, condition in rows]
+        hidden, attention = self.first_hidden[slots], self.first_attention[:, slots]
         if fed:
-            newer = self._feed([rows[place] for place in fed])
-            index = torch.tensor(fed, device=hidden.device)
-            hidden.index_copy_(0, index, newer.hidden)
-            attention.index_copy_(1, index, newer.attention)
-        return StackOutput(hidden, attention)
+            hidden[fed], attention[:, fed] = self._feed([rows[place] for place in fed])
+        return hidden, attention
 
-    def _feed(self, rows: Sequence[_Row]) -> StackOutput:
+    def _feed(self, rows: Sequence[_Row]) -> tuple[Tensor, Tensor]:
         """Run one step of the stack over the newest frame of each row."""
         stack, device = self.model.transformer, self.model.separator.device
         newest = torch.tensor([one.codes[-1] for one, _ in rows], device=device)
@@ -196,18 +205,16 @@ class SlotFeed(Feed):
         )
         slots = [condition.slot for _, condition in rows]
         arguments = (self.model.embed_response(newest[:, None], 0), positions, self.cache, slots)
+        attention = torch.full((4, len(rows)), torch.nan, device=device)
         attending = [
             place
             for place, (one, condition) in enumerate(rows)
             if one.wants_attention and condition is one.conditions[0]
         ]
         if not attending:
-            return StackOutput.without_attention(stack.step(*arguments))
-        hidden, attention = stack.step_with_attention(*arguments, rows=attending)
-        output = StackOutput.without_attention(hidden)
-        index = torch.tensor(attending, device=device)
-        output.attention.index_copy_(1, index, as_tensor(attention))
-        return output
+            return stack.step(*arguments), attention
+        hidden, attention[:, attending] = stack.step_with_attention(*arguments, rows=attending)
+        return hidden, attention
 
 
 def _spread(rows: Tensor, places: Sequence[int], count: int) -> Tensor:

@@ -1,39 +1,15 @@
 """One hypothesis of an utterance's level 0: its codes, and its place in the batch."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
-from typing import NamedTuple, Self
+from dataclasses import dataclass
 
 import torch
-from torch import Tensor
 
 from app.engine.job import FinishReason
 from app.engine.level_0.backtracking import Backtracker
 from app.engine.utterance import UtteranceInput
 from samplers.ar.trace import Record
 from samplers.knobs.features import is_on
-from samplers.ops.entropix import AttentionStatistics
-
-_STATISTICS = tuple(field.name for field in fields(AttentionStatistics))
-
-
-class StackOutput(NamedTuple):
-    """What the transformer stack gives for some rows."""
-
-    hidden: Tensor  # ``[B, D]``, of each row's newest position
-    # ``[4, B]`` float32, by the fields of `AttentionStatistics`; NaN where not computed.
-    attention: Tensor
-
-    @classmethod
-    def without_attention(cls, hidden: Tensor) -> Self:
-        """Return the output of rows for which no attention statistics were computed."""
-        missing = torch.full((len(_STATISTICS), len(hidden)), torch.nan, device=hidden.device)
-        return cls(hidden, missing)
-
-
-def as_tensor(attention: AttentionStatistics) -> Tensor:
-    """Stack attention statistics to ``[4, B]``, as in `StackOutput`."""
-    return torch.stack([getattr(attention, name) for name in _STATISTICS])
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +19,6 @@ class Condition:
     slot: int
     length: int  # positions of the prefix in the slot
     start: int  # position id of the first frame
-    # The stack's output at the end of the prefix, which predicts the first frame.
-    first: StackOutput
     logprobs: Sequence[float] = ()  # nats, of each frame that an earlier take has drawn
 
 

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from app.engine.level_0.feed import Arrived, Fed, Feed
-from app.engine.level_0.hypothesis import Hypothesis, as_tensor
+from app.engine.level_0.hypothesis import Hypothesis
 from models.cuda.graphs import WARM_UPS, Play, Record
 from models.cuda.kernels import operators
 from models.cuda.transfers import Download, Upload, to_device
@@ -43,8 +43,6 @@ class PagedFeed(Feed):
     Attributes:
         pages: ``[S, P]`` int64, the host's side of the pages of each row, in their order; the
             pool's padding where a row has none.
-        first_hidden: ``[S, D]``, the stack's output at the end of each prefix.
-        first_attention: ``[4, S]`` float32, the attention statistics there.
         guidance: ``[S, 2]`` float32: strength and rescale of rows that a kernel guides.
         plain: ``[S, len(PlainRow)]`` float64, the knobs of rows that a kernel draws.
         light: ``[S, light_width(V)]`` int64, what it reads more if it draws light ones.
@@ -59,7 +57,7 @@ class PagedFeed(Feed):
     ) -> None:
         config, device, slots = model.config, model.separator.device, len(table.held)
         prefixes = self._prefixes = RecordedPrefixes(model, pool, [0], record)
-        super().__init__(model, prefixes)
+        super().__init__(model, prefixes, slots)
         self._stop_token, self.table = config.stop_token, table
         self._vocab_size = vocab_size = config.codes + 1
         self.cache = pool.new_cache(slots, max_length)
@@ -70,10 +68,6 @@ class PagedFeed(Feed):
         self._pages = torch.full((slots, -(-max_length // PAGE)), pool.padding, device=device)
         self.pages = np.full(self._pages.shape, pool.padding)
         self._new_pages = False
-        self.first_hidden = torch.zeros(
-            slots, config.width, dtype=model.separator.dtype, device=device
-        )
-        self.first_attention = torch.zeros(4, slots, device=device)
         self.guidance = torch.ones(slots, 2, device=device)
         self.plain = torch.zeros(slots, len(PlainRow._fields), dtype=torch.float64, device=device)
         width = light_width(vocab_size)
@@ -109,7 +103,7 @@ class PagedFeed(Feed):
         return Fed(
             self._logits.index_select(0, own),
             None if null is None else self._logits.index_select(0, null),
-            AttentionStatistics(*self._attention.index_select(1, own).unbind()),
+            AttentionStatistics(*self._attention.index_select(1, own)),
             invalid,
             [place for place, one in enumerate(hypotheses) if not one.idle],
         )
@@ -137,8 +131,6 @@ class PagedFeed(Feed):
         params, host = hypothesis.inputs.params, self.table.host
         slot, partner = hypothesis.slots[0], hypothesis.slots[-1]
         for condition in hypothesis.conditions:
-            self.first_hidden[condition.slot] = condition.first.hidden[0]
-            self.first_attention[:, condition.slot] = condition.first.attention[:, 0]
             numbers = host[condition.slot]
             numbers[Host.PREFIX], numbers[Host.START] = condition.length, condition.start
             numbers[Host.OWNER] = slot
@@ -253,7 +245,7 @@ class PagedFeed(Feed):
         """Leave the logits of the first rows and the statistics of their attention."""
         logits, queries, seen, begins = self._run(rows)
         self._logits[:rows].copy_(logits)
-        found = as_tensor(self._passes.attention(queries, seen, self._pages[:rows]))
+        found = self._passes.attention(queries, seen, self._pages[:rows])
         first = self.first_attention[:, :rows]
         self._attention[:, :rows].copy_(torch.where(begins, first, found))
 

@@ -11,7 +11,7 @@ of the sampler and its noise are its own, and the stack computes row by row.
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Self
 
 import torch
@@ -21,7 +21,7 @@ from app.engine.errors import GenerationFailed
 from app.engine.job import SamplerMemory
 from app.engine.level_0.backtracking import Backtracker
 from app.engine.level_0.feed import Arrived, Feed, SlotFeed
-from app.engine.level_0.hypothesis import Alternative, Condition, Hypothesis
+from app.engine.level_0.hypothesis import Alternative, Hypothesis
 from app.engine.level_0.hypothesis_group import (
     BeamSearch,
     BestOf,
@@ -194,14 +194,12 @@ class ArRunner:
         for start in range(0, len(slots), len(prefixes)):
             backtracker = _backtracker(feed.model, inputs) if params.backtrack else None
             own = slots[start : start + len(prefixes)]
-            conditions: list[Condition] = []
-            for place, (prefix, slot) in enumerate(zip(prefixes, own, strict=True)):
-                if not hypotheses:
-                    conditions.append(feed.prefill(self._prefixes, inputs, place, prefix, slot))
-                    continue
-                first = hypotheses[0].conditions[place]
-                feed.cache.fork(first.slot, slot)
-                conditions.append(replace(first, slot=slot))
+            conditions = [
+                feed.copy(hypotheses[0].conditions[place], slot)
+                if hypotheses
+                else feed.prefill(self._prefixes, inputs, place, prefix, slot)
+                for place, (prefix, slot) in enumerate(zip(prefixes, own, strict=True))
+            ]
             hypotheses.append(Hypothesis(inputs, conditions, backtracker, stop_token=stop_token))
         if params.best_of > 1:
             for candidate, hypothesis in enumerate(hypotheses):
