@@ -51,9 +51,8 @@ def test_requests_are_counted_by_the_template_of_their_route() -> None:
 
 
 @pytest.mark.parametrize("accept", ["text/plain", "application/openmetrics-text; version=1.0.0"])
-def test_the_engine_the_wire_and_the_process_are_told_at_once(accept) -> None:
-    with serving() as (client, _):
-        told = read(client, accept=accept)
+def test_the_engine_the_wire_and_the_process_are_told_at_once(client, accept) -> None:
+    told = read(client, accept=accept)
     names = {name for name, _ in told}
     assert {
         "tts_queued_jobs",
@@ -101,9 +100,8 @@ def test_two_applications_of_one_process_count_apart() -> None:
 
 @pytest.mark.parametrize("kind", ["text/plain", "application/openmetrics-text"])
 @pytest.mark.parametrize("version", ["abc", "1.x", "1.0.0-", "9.9.9", "1e9", "", "\xff", "0.0.1"])
-def test_an_odd_version_is_answered_in_a_form_that_exists(kind, version) -> None:
-    with serving() as (client, _):
-        accepted = f"{kind};version={version}".encode("latin-1")
-        answer = client.get("/metrics", headers=[(b"accept", accepted)])
-        assert answer.status_code == 200
-        assert b"tts_jobs" in answer.content
+def test_an_odd_version_is_answered_in_a_form_that_exists(client, kind, version) -> None:
+    accepted = f"{kind};version={version}".encode("latin-1")
+    answer = client.get("/metrics", headers=[(b"accept", accepted)])
+    assert answer.status_code == 200
+    assert b"tts_jobs" in answer.content

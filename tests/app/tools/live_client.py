@@ -1,7 +1,8 @@
 """A client of the WebSocket for tests: sends messages, collects what comes."""
 
 import json
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -91,6 +92,13 @@ def live(client: httpx.Client, **options: Any) -> Iterator[LiveClient]:
         session = LiveClient(connection)
         assert session.until("session.created")["protocol"] == PROTOCOL
         yield session
+
+
+def keep_on(step: Callable[[], object]) -> None:
+    """Do something ten times a second, until the other side closes the connection."""
+    for _ in range(300):
+        step()
+        time.sleep(0.1)
 
 
 @contextmanager

@@ -108,23 +108,22 @@ def test_what_was_refused_is_a_line_too() -> None:
     assert sorted(line["status"] for line in log.access()) == [200, 401, 403, 422, 429]
 
 
-@pytest.mark.parametrize(
-    ("sent", "client"),
-    [
-        ("10.0.0.7", "10.0.0.7"),
-        ("2001:db8::1", "2001:db8::1"),
-        ("fe80::1%" + "z" * 500, "fe80::1"),
-        ("anybody", ""),
-        ("x" * 8000, ""),
-        ("10.0.0.7 CRITICAL", ""),
-    ],
-)
-def test_a_forwarded_client_is_an_address(sent: str, client: str) -> None:
+FORWARDED = {
+    "10.0.0.7": "10.0.0.7",
+    "2001:db8::1": "2001:db8::1",
+    "fe80::1%" + "z" * 500: "fe80::1",
+    "anybody": "",
+    "x" * 8000: "",
+    "10.0.0.7 CRITICAL": "",
+}
+
+
+def test_a_forwarded_client_is_an_address() -> None:
     with logged() as (server, log):
-        server.get("/v1/models", headers={"x-forwarded-for": sent})
-        until(log.access)
-    (line,) = log.access()
-    assert line["client"] == client
+        for number, sent in enumerate(FORWARDED):
+            server.get("/v1/models", headers={"x-forwarded-for": sent})
+            until(lambda count=number: len(log.access()) > count)
+    assert [line["client"] for line in log.access()] == [*FORWARDED.values()]
 
 
 @pytest.mark.parametrize("form", ["text", "json"])

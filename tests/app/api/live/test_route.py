@@ -11,7 +11,6 @@ from websockets.sync.client import connect
 from app.api.live.messages import PROTOCOL
 from tests.app.tools.live_client import live, serving, url_of
 from tests.app.tools.serving import until
-from tests.fakes import FakeBackend
 
 
 def refusal(client: httpx.Client, **options) -> tuple[int, str]:
@@ -22,7 +21,7 @@ def refusal(client: httpx.Client, **options) -> tuple[int, str]:
 
 
 def test_pages_of_other_origins_are_refused() -> None:
-    with serving(FakeBackend(), origins="https://good.example, https://b.example") as (client, _):
+    with serving(origins="https://good.example, https://b.example") as (client, _):
         for bad in ("https://bad.example", "null", "http://["):
             assert refusal(client, origin=bad) == (403, "origin")
         here = str(client.base_url).rstrip("/")
@@ -31,17 +30,16 @@ def test_pages_of_other_origins_are_refused() -> None:
                 assert session.say("Hi.")["finish_reason"] == "stop"
 
 
-def test_subprotocols() -> None:
-    with serving(FakeBackend()) as (client, _):
-        assert refusal(client, subprotocols=["other"]) == (422, "subprotocol")
-        with live(client, subprotocols=["valle.key.secret", PROTOCOL]) as session:
-            assert session.connection.subprotocol == PROTOCOL
-        with live(client, subprotocols=None) as session:
-            assert session.connection.subprotocol is None
+def test_subprotocols(client) -> None:
+    assert refusal(client, subprotocols=["other"]) == (422, "subprotocol")
+    with live(client, subprotocols=["valle.key.secret", PROTOCOL]) as session:
+        assert session.connection.subprotocol == PROTOCOL
+    with live(client, subprotocols=None) as session:
+        assert session.connection.subprotocol is None
 
 
 def test_there_are_only_so_many_sessions() -> None:
-    with serving(FakeBackend(), max_sessions=1) as (client, _):
+    with serving(max_sessions=1) as (client, _):
         with live(client):
             assert refusal(client) == (503, "too_many_sessions")
         until(lambda: _opens(client))
@@ -56,8 +54,8 @@ def _opens(client: httpx.Client) -> bool:
 
 
 @pytest.mark.parametrize("path", ["/v1/realtime", "/", "/v1/audio/speech/stream/", "/v1/voices"])
-def test_a_path_that_there_is_not_is_404_with_the_body_of_errors(path, caplog) -> None:
-    with serving(FakeBackend()) as (client, _), caplog.at_level(logging.INFO):
+def test_a_path_that_there_is_not_is_404_with_the_body_of_errors(client, path, caplog) -> None:
+    with caplog.at_level(logging.INFO):
         url = str(client.base_url.copy_with(scheme="ws")).rstrip("/") + path
         with pytest.raises(InvalidStatus) as refused:
             connect(url)

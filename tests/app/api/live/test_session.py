@@ -1,7 +1,7 @@
 """Text in pieces in, sound out, over a WebSocket."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 
 import pytest
@@ -12,7 +12,7 @@ from app.api.live.messages import PROTOCOL
 from app.main import create_app
 from app.settings import Settings
 from tests.app.tools.answers import nothing_works, report_of
-from tests.app.tools.live_client import LiveClient, live, serving
+from tests.app.tools.live_client import LiveClient, keep_on, live, serving
 from tests.app.tools.serving import until
 from tests.fakes import FakeBackend, fake_engine
 
@@ -21,8 +21,8 @@ KNOBS = {"seed": 3, "max_duration_s": 1.5, "pause_s": 0.1}
 
 
 @pytest.fixture
-def fake() -> Iterator[LiveClient]:
-    with serving(FakeBackend(chunk_s=0.1)) as (client, _), live(client) as session:
+def fake(streaming) -> Iterator[LiveClient]:
+    with live(streaming) as session:
         yield session
 
 
@@ -261,8 +261,8 @@ def test_a_client_that_reads_nothing_is_dropped_and_others_are_served() -> None:
             session.until("response.done")
 
 
-def test_a_session_where_nothing_happens_is_closed() -> None:
-    with serving(FakeBackend(), idle_timeout_s=0.2) as (client, _), live(client) as session:
+def test_a_session_where_nothing_happens_is_closed(impatient) -> None:
+    with live(impatient) as session:
         session.create()
         assert session.until("error")["error"]["code"] == "idle_timeout"
         with pytest.raises(ConnectionClosed):
@@ -281,13 +281,6 @@ def test_a_session_that_is_spoken_to_is_not_idle() -> None:
         assert session.until("response.done")["finish_reason"] == "stop"
 
 
-def keep_on(step: Callable[[], object]) -> None:
-    """Do something ten times a second, until the session is closed."""
-    for _ in range(300):
-        step()
-        time.sleep(0.1)
-
-
 CANCEL = '{"type": "response.cancel"}'
 
 
@@ -303,8 +296,8 @@ CANCEL = '{"type": "response.cancel"}'
         (True, [" "]),
     ],
 )
-def test_what_is_no_text_to_speak_keeps_no_session_open(begin, said) -> None:
-    with serving(FakeBackend(), idle_timeout_s=0.5) as (client, _), live(client) as session:
+def test_what_is_no_text_to_speak_keeps_no_session_open(impatient, begin, said) -> None:
+    with live(impatient) as session:
         if begin:
             session.create()
         send = session.text if begin else session.connection.send

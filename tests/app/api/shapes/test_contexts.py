@@ -12,7 +12,7 @@ import pytest
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import ClientConnection, connect
 
-from tests.app.tools.live_client import serving
+from tests.app.tools.live_client import keep_on, serving
 from tests.app.tools.serving import until
 from tests.fakes import FakeBackend
 
@@ -50,9 +50,9 @@ def spoken(socket: ClientConnection, finals: int = 1) -> dict[str, bytes]:
     return sound
 
 
-def test_what_pipecat_sends_for_two_turns() -> None:
+def test_what_pipecat_sends_for_two_turns(streaming) -> None:
     """Recorded from pipecat-ai 1.14, whose keep alive may come before a context is opened."""
-    with serving(FakeBackend(0.1)) as (client, _), opened(client) as socket:
+    with opened(streaming) as socket:
         for turn in ("one", "two"):
             send(socket, text="")
             send(socket, text=" ", context_id=turn, voice_settings={"speed": 1.0})
@@ -66,10 +66,10 @@ def test_what_pipecat_sends_for_two_turns() -> None:
             assert len(sound[turn]) == 2 * 2400 * len("Hello there.You.")
 
 
-def test_what_livekit_sends_for_two_texts_at_once() -> None:
+def test_what_livekit_sends_for_two_texts_at_once(streaming) -> None:
     """Recorded from livekit-plugins-elevenlabs 1.8.9: it flushes each sentence, then nothing."""
     query = "&inactivity_timeout=180&apply_text_normalization=auto&sync_alignment=true"
-    with serving(FakeBackend(0.1)) as (client, _), opened(client, MULTI + query) as socket:
+    with opened(streaming, MULTI + query) as socket:
         for name in ("a", "b"):
             send(socket, text=" ", voice_settings={}, context_id=name)
             send(socket, text="Hello there. ", context_id=name, flush=True)
@@ -81,17 +81,18 @@ def test_what_livekit_sends_for_two_texts_at_once() -> None:
         )
 
 
-def test_a_sentence_is_spoken_at_once_in_auto_mode_and_after_the_next_letter_otherwise() -> None:
-    with serving(FakeBackend(0.1)) as (client, _):
-        with opened(client) as socket:
-            send(socket, text="Hello. ", context_id="a")
-            assert received(socket)["audio"]
-        with opened(client, MULTI.replace("true", "false")) as socket:
-            send(socket, text="Hello. ", context_id="a")
-            with pytest.raises(TimeoutError):
-                socket.recv(timeout=0.5)
-            send(socket, text="You", context_id="a")
-            assert received(socket)["audio"]
+def test_a_sentence_is_spoken_at_once_in_auto_mode_and_after_the_next_letter_otherwise(
+    streaming,
+) -> None:
+    with opened(streaming) as socket:
+        send(socket, text="Hello. ", context_id="a")
+        assert received(socket)["audio"]
+    with opened(streaming, MULTI.replace("true", "false")) as socket:
+        send(socket, text="Hello. ", context_id="a")
+        with pytest.raises(TimeoutError):
+            socket.recv(timeout=0.5)
+        send(socket, text="You", context_id="a")
+        assert received(socket)["audio"]
 
 
 def test_closing_a_context_without_a_flush_stops_it_at_the_next_frame() -> None:
@@ -123,8 +124,8 @@ def test_a_flushed_context_is_spoken_to_its_end_and_closed_again_it_is_not() -> 
 
 
 @pytest.mark.parametrize("flush", [True, False])
-def test_closing_the_socket_ends_every_context_first(flush) -> None:
-    with serving(FakeBackend(0.1)) as (client, _), opened(client) as socket:
+def test_closing_the_socket_ends_every_context_first(streaming, flush) -> None:
+    with opened(streaming) as socket:
         for name in ("a", "b"):
             send(socket, text="Hello", context_id=name, flush=flush)
         send(socket, close_socket=True)
@@ -148,8 +149,8 @@ REFUSED: list[tuple[Message | str | bytes, str | None]] = [
 
 
 @pytest.mark.parametrize(("message", "context"), REFUSED)
-def test_what_is_refused_or_fails_ends_no_other_context(message, context) -> None:
-    with serving(FakeBackend(0.1)) as (client, _), opened(client) as socket:
+def test_what_is_refused_or_fails_ends_no_other_context(streaming, message, context) -> None:
+    with opened(streaming) as socket:
         send(socket, text="wait", context_id="other")
         socket.send(json.dumps(message) if isinstance(message, dict) else message)
         while not (error := received(socket)).get("error"):
@@ -164,8 +165,8 @@ def test_what_is_refused_or_fails_ends_no_other_context(message, context) -> Non
         assert len(spoken(socket)["next"]) == 2 * 2400 * len("Hi.")
 
 
-def test_there_are_only_five_contexts_at_once() -> None:
-    with serving(FakeBackend(0.1)) as (client, _), opened(client) as socket:
+def test_there_are_only_five_contexts_at_once(streaming) -> None:
+    with opened(streaming) as socket:
         for number in range(6):
             send(socket, text=" ", context_id=f"{number}")
         assert received(socket)["contextId"] == "5"
@@ -174,13 +175,6 @@ def test_there_are_only_five_contexts_at_once() -> None:
         assert received(socket) == {"audio": None, "isFinal": True, "contextId": "0"}
         send(socket, text="Hi. ", context_id="5", flush=True)
         assert received(socket)["audio"]
-
-
-def keep_on(socket: ClientConnection, message: Message) -> None:
-    """Send a message ten times a second, until the socket is closed."""
-    for _ in range(200):
-        send(socket, **message)
-        time.sleep(0.1)
 
 
 SINGLE = "stream-input?output_format=pcm_24000"
@@ -199,13 +193,12 @@ SINGLE = "stream-input?output_format=pcm_24000"
         (MULTI, {"context_id": "a", "close_context": True}),
     ],
 )
-def test_text_that_says_nothing_keeps_no_socket_open_and_is_no_work(path, message) -> None:
-    with (
-        serving(FakeBackend(0.1), idle_timeout_s=0.5) as (client, _),
-        opened(client, path) as socket,
-    ):
+def test_text_that_says_nothing_keeps_no_socket_open_and_is_no_work(
+    impatient, path, message
+) -> None:
+    with opened(impatient, path) as socket:
         with pytest.raises(ConnectionClosed) as closed:
-            keep_on(socket, message)
+            keep_on(lambda: send(socket, **message))
         assert closed.value.rcvd is not None
         assert closed.value.rcvd.code == 1008
 

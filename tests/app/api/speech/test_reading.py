@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from tests.app.tools.answers import events_of, report_of
-from tests.app.tools.live_client import live, serving
-from tests.fakes import FakeBackend
+from tests.app.tools.live_client import live
 
 RATE_HZ = 24_000
 TEXT = "At 5 p.m. [pause:0.6s] Say [[həlˈoʊ]] to 3."
@@ -89,12 +88,11 @@ def test_a_session_tells_the_same_of_text_that_comes_in_pieces(toy_server) -> No
         assert one["duration_s"] == pytest.approx(reported["duration_s"], abs=1e-4)
 
 
-def test_a_failure_of_reading_is_an_answer_and_a_failure_of_one_text_alone() -> None:
-    with serving(FakeBackend()) as (client, _):
-        answer = client.post("/v1/audio/phonemes", json={"input": "unreadable"})
-        assert answer.status_code == 500
-        assert answer.json()["error"]["type"] == "server_error"
-        assert read(client, "Hi.")["utterances"][0]["phonemes"] == "Hi."
+def test_a_failure_of_reading_is_an_answer_and_a_failure_of_one_text_alone(client) -> None:
+    answer = client.post("/v1/audio/phonemes", json={"input": "unreadable"})
+    assert answer.status_code == 500
+    assert answer.json()["error"]["type"] == "server_error"
+    assert read(client, "Hi.")["utterances"][0]["phonemes"] == "Hi."
 
 
 def test_what_may_not_be_meant_is_told_in_header_reading_and_report(toy_server) -> None:

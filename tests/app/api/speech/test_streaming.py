@@ -98,30 +98,29 @@ def test_the_first_chunk_is_sent_while_the_rest_is_not_made_yet():
         ({"response_format": "wma"}, 422, "literal_error"),
     ],
 )
-def test_what_goes_wrong_before_the_first_byte_is_a_proper_error(stream, fields, status, code):
-    with serving(FakeBackend()) as (client, _):
-        answer = client.post("/tts", json={"input": "Hi.", "stream": stream} | fields)
-        assert (answer.status_code, answer.json()["error"]["code"]) == (status, code)
-        if status == 500:
-            report = report_of(client, answer)
-            assert (report["finish_reason"], report["error"]["code"]) == ("error", code)
-
-
-def test_what_breaks_after_the_first_byte_cuts_the_connection_and_is_told():
-    with serving(FakeBackend(chunk_s=0.1)) as (client, _):
-        body = bytearray()
-        with client.stream("POST", "/tts", json={"input": "break", "stream": True}) as answer:
-            chunks = map(body.extend, answer.iter_raw())
-            with pytest.raises(httpx.RemoteProtocolError):
-                list(chunks)
+def test_what_goes_wrong_before_the_first_byte_is_a_proper_error(
+    client, stream, fields, status, code
+):
+    answer = client.post("/tts", json={"input": "Hi.", "stream": stream} | fields)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (status, code)
+    if status == 500:
         report = report_of(client, answer)
-        assert (report["finish_reason"], report["error"]["code"]) == ("error", "generation_failed")
-        assert (report["codes_sha256"], report["frames"]) == (None, 2)
-        assert report["request"]["input"] == "break"
-        assert round(report["audio_s"] * 24_000) == (len(body) - WAV_HEAD_BYTES) / 2
-        sound = client.get(path_of(answer, "/audio"))
-        assert sound.status_code == 404
-        assert client.post("/tts", json={"input": "next"}).status_code == 200
+        assert (report["finish_reason"], report["error"]["code"]) == ("error", code)
+
+
+def test_what_breaks_after_the_first_byte_cuts_the_connection_and_is_told(streaming):
+    body = bytearray()
+    with streaming.stream("POST", "/tts", json={"input": "break", "stream": True}) as answer:
+        chunks = map(body.extend, answer.iter_raw())
+        with pytest.raises(httpx.RemoteProtocolError):
+            list(chunks)
+    report = report_of(streaming, answer)
+    assert (report["finish_reason"], report["error"]["code"]) == ("error", "generation_failed")
+    assert (report["codes_sha256"], report["frames"]) == (None, 2)
+    assert report["request"]["input"] == "break"
+    assert round(report["audio_s"] * 24_000) == (len(body) - WAV_HEAD_BYTES) / 2
+    assert streaming.get(path_of(answer, "/audio")).status_code == 404
+    assert streaming.post("/tts", json={"input": "next"}).status_code == 200
 
 
 def test_a_client_that_leaves_frees_its_job_at_the_next_frame():
