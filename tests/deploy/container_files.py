@@ -95,6 +95,9 @@ def compose(*names: str) -> dict[str, Any]:
     merged: dict[str, Any] = {}
     for name in names:
         merged = _merged(merged, parsed(text(name)))
+    for service in merged["services"].values():
+        for reset in [key for key, value in service.items() if value is None]:
+            del service[reset]
     return json.loads(json.dumps(merged))  # type: ignore[no-any-return]
 
 

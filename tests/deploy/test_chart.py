@@ -153,10 +153,9 @@ PROBES = {"startup": "/ready", "readiness": "/ready", "liveness": "/health"}
 
 @EVERY
 def test_no_container_has_more_rights_than_it_needs(variant) -> None:
-    for (kind, _), resource in rendered(VARIANTS[variant]).items():
-        if kind != "Deployment":
-            continue
-        spec = resource["spec"]["template"]["spec"]
+    resources = rendered(VARIANTS[variant]).items()
+    for deployment in [resource for (kind, _), resource in resources if kind == "Deployment"]:
+        spec = deployment["spec"]["template"]["spec"]
         assert spec["securityContext"]["runAsNonRoot"]
         assert not spec["automountServiceAccountToken"]
         for container in spec["containers"]:

@@ -16,6 +16,7 @@ from tests.deploy.container_files import TARGETS, compose, env, last, stages, te
 GPU = ("docker-compose.yml",)
 CPU = ("docker-compose.yml", "docker-compose.cpu.yml")
 WATCHED = (*CPU, "docker-compose.observability.yml")
+CARDS = (*GPU, "docker-compose.cards.yml")
 EVERY = pytest.mark.parametrize("files", [GPU, CPU, WATCHED], ids=["gpu", "cpu", "watched"])
 BOTH = pytest.mark.parametrize("files", [GPU, CPU], ids=["gpu", "cpu"])
 
@@ -31,7 +32,7 @@ def _defaults(value: str) -> str:
     return re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", value)
 
 
-@EVERY
+@pytest.mark.parametrize("files", [GPU, CPU, WATCHED, CARDS], ids=lambda files: files[-1])
 def test_it_is_valid(files: tuple[str, ...], tmp_path: Path) -> None:
     merged = tmp_path / "compose.json"
     merged.write_text(json.dumps(compose(*files)))

@@ -19,6 +19,9 @@ from tests.toy.make_toy import make
 
 FILES = ("docker-compose.yml", "docker-compose.observability.yml")
 DEPLOY = ROOT / "deploy"
+PROVISIONING = "deploy/grafana/provisioning"
+(SOURCE,) = yaml.safe_load(text(f"{PROVISIONING}/datasources/prometheus.yml"))["datasources"]
+(JOB,) = yaml.safe_load(text("deploy/prometheus.yml"))["scrape_configs"]
 BOARD = DEPLOY / "grafana" / "dashboards" / "valle-serve.json"
 SUFFIXES = {
     "counter": ("_total",),
@@ -97,12 +100,9 @@ def test_values_that_are_asked_for_are_given(tmp_path: Path) -> None:
 
 
 def test_panels_do_not_lie_on_one_another_and_ask_the_source_that_is_provided() -> None:
-    (source,) = yaml.safe_load(text("deploy/grafana/provisioning/datasources/prometheus.yml"))[
-        "datasources"
-    ]
     places: set[tuple[int, int]] = set()
     for panel in _panels():
-        assert panel["datasource"] == {"type": source["type"], "uid": source["uid"]}
+        assert panel["datasource"] == {name: SOURCE[name] for name in ("type", "uid")}
         place = panel["gridPos"]
         assert isinstance(place, dict)
         cells = {
@@ -116,19 +116,17 @@ def test_panels_do_not_lie_on_one_another_and_ask_the_source_that_is_provided() 
 
 
 def test_prometheus_asks_the_service_at_its_port_for_a_route_that_exists() -> None:
-    (job,) = yaml.safe_load(text("deploy/prometheus.yml"))["scrape_configs"]
-    (found,) = job["dns_sd_configs"]
+    (found,) = JOB["dns_sd_configs"]
     assert (found["type"], str(found["port"])) == ("A", last("EXPOSE"))
     client = TestClient(create_app(Settings()), base_url=f"http://192.0.2.7:{found['port']}")
-    told = client.get(job.get("metrics_path", "/metrics"))
+    told = client.get(JOB.get("metrics_path", "/metrics"))
     assert told.status_code == 200
 
 
 def test_prometheus_asks_every_replica() -> None:
-    (job,) = yaml.safe_load(text("deploy/prometheus.yml"))["scrape_configs"]
     services = compose("docker-compose.yml", "docker-compose.cards.yml")["services"]
     replicas = {name for name, one in services.items() if "TTS_STATE" in one.get("environment", {})}
-    assert job["dns_sd_configs"][0]["names"] == sorted(replicas)
+    assert JOB["dns_sd_configs"][0]["names"] == sorted(replicas)
 
 
 @pytest.mark.parametrize("panel", _panels(), ids=lambda panel: panel["title"])
@@ -139,10 +137,7 @@ def test_two_replicas_do_not_draw_two_lines_of_one_name(panel) -> None:
 
 
 def test_grafana_asks_prometheus_where_it_listens() -> None:
-    (source,) = yaml.safe_load(text("deploy/grafana/provisioning/datasources/prometheus.yml"))[
-        "datasources"
-    ]
-    service, _, port = source["url"].removeprefix("http://").partition(":")
+    service, _, port = SOURCE["url"].removeprefix("http://").partition(":")
     assert port == compose(*FILES)["services"][service]["ports"][0].rpartition(":")[2]
 
 
@@ -161,9 +156,7 @@ def test_files_that_are_copied_exist_and_lie_where_they_are_looked_for() -> None
         if word.startswith("--config.file")
     ]
     assert _copied("prometheus")[config] == DEPLOY / "prometheus.yml"
-    (provider,) = yaml.safe_load(text("deploy/grafana/provisioning/dashboards/files.yml"))[
-        "providers"
-    ]
+    (provider,) = yaml.safe_load(text(f"{PROVISIONING}/dashboards/files.yml"))["providers"]
     copied = _copied("grafana")
     assert all(source.exists() for source in copied.values())
     assert copied[provider["options"]["path"]] == BOARD.parent
@@ -171,14 +164,13 @@ def test_files_that_are_copied_exist_and_lie_where_they_are_looked_for() -> None
     assert copied[str(home.parent)] / home.name == BOARD
 
 
-def test_no_file_of_the_checkout_is_mounted_and_its_modes_are_set() -> None:
+def test_no_file_of_the_checkout_is_mounted_its_modes_are_set_and_the_base_is_pinned() -> None:
     """One made under umask 077 could not be read by the users of these images."""
     for service in compose("docker-compose.observability.yml")["services"].values():
         assert not [volume for volume in service["volumes"] if volume.startswith((".", "/"))]
-        copies = [
-            line for line in service["build"]["dockerfile_inline"].splitlines() if "COPY" in line
-        ]
-        assert all(line.startswith("COPY --chmod=") for line in copies)
+        base, *others = service["build"]["dockerfile_inline"].splitlines()
+        assert re.fullmatch(r"FROM [\w/]+:v?\d+\.\d+\.\d+", base)
+        assert all(line.startswith("COPY --chmod=") for line in others if "COPY" in line)
         assert service["pull_policy"] == "build"  # an edit counts at the next start
         assert service["read_only"] is True
 
@@ -188,10 +180,3 @@ def test_nobody_may_change_a_dashboard_or_log_in_with_a_default_password() -> No
     assert grafana["GF_AUTH_ANONYMOUS_ORG_ROLE"] == "Viewer"
     assert grafana["GF_AUTH_DISABLE_LOGIN_FORM"] == "true"
     assert grafana["GF_AUTH_BASIC_ENABLED"] == "false"
-
-
-def test_images_are_pinned() -> None:
-    services = compose("docker-compose.observability.yml")["services"].values()
-    for service in services:
-        first = service["build"]["dockerfile_inline"].splitlines()[0]
-        assert re.fullmatch(r"FROM [\w/]+:v?\d+\.\d+\.\d+", first)
