@@ -14,7 +14,7 @@ from app.main import create_app
 from app.settings import Settings
 from app.storage.voice_store import NameTaken, StoreAway, VoiceStore, open_voice_store
 from models.voices.voice import BuiltinVoices, Voice
-from tests.app.storage.test_remote_voices import CARD, recording
+from tests.app.storage.test_voice_store import CARD, recording, sound_of
 from tests.app.tools.s3_server import S3Server, client, s3_running
 from tests.app.tools.serving import served, until
 
@@ -30,13 +30,6 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Server]:
 def opened() -> VoiceStore:
     """Return the store of a further process: it shares no connection."""
     return open_voice_store("s3://bucket/voices", 9, look_up_s=60)  # however busy the machine is
-
-
-def sound_of(store: VoiceStore, voice: Voice) -> object:
-    """Return the audio of a voice that is there."""
-    found = store.opened(voice)
-    assert found is not None
-    return found.recording
 
 
 def voices(store: VoiceStore) -> Voices:
