@@ -5,15 +5,16 @@ they were asked for by `scripts/test --browser`.
 """
 
 import json
-import re
 import shutil
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit
 
 import httpx
 import pytest
+from fastapi import FastAPI
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -79,6 +80,12 @@ def recorder(request: Request) -> Response:
     return Response(RECORDER, media_type="text/javascript")
 
 
+def recorded(app: FastAPI) -> FastAPI:
+    """Let an application give what `LISTENER` asks for."""
+    app.router.routes.insert(0, Route("/recorder.js", recorder))
+    return app
+
+
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
     path = shutil.which("chromium")
@@ -104,9 +111,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
     """A client of a server that speaks with the built-in voice."""
     voices = str(tmp_path_factory.mktemp("voices"))
     settings = Settings(device="cpu", voices=voices, allowed_hosts=HOST)
-    app = create_app(settings)
-    app.router.routes.insert(0, Route("/recorder.js", recorder))
-    with served(app) as client:
+    with served(recorded(create_app(settings))) as client:
         yield client
 
 
@@ -213,18 +218,42 @@ class Studio:
         return str(self.page.text_content("p[role=status].unseen"))
 
 
-@pytest.fixture
-def studio(browser: Any, server: httpx.Client) -> Iterator[Studio]:
-    """The page on a wide screen, nothing kept from before; no error, no other host."""
-    context = browser.new_context(viewport={"width": 1400, "height": 1000})
-    address = str(server.base_url).rstrip("/")
-    studio = Studio(context.new_page(), address)
-    studio.open()
-    yield studio
-    context.close()
+@contextmanager
+def visiting(
+    browser: Any,
+    server: httpx.Client,
+    *,
+    first_visit: bool = False,
+    address: str = "",
+    width: int = 1400,
+    **options: Any,
+) -> Iterator[Studio]:
+    """Give a page that is not loaded yet, nothing kept from before; no error, no other host."""
+    size = {"width": width, "height": 1000 if width > 1000 else 844}
+    context = browser.new_context(viewport=size, **options)
+    address = address or str(server.base_url).rstrip("/")
+    studio = Studio(context.new_page(), address, first_visit=first_visit)
+    try:
+        yield studio
+    finally:
+        context.close()
     assert studio.errors == []
     assert studio.hosts == {urlsplit(address).netloc}
 
 
-def plain(text: str) -> str:
-    return re.sub(r"\s+", " ", text).strip()
+@pytest.fixture
+def studio(browser: Any, server: httpx.Client) -> Iterator[Studio]:
+    """The page on a wide screen."""
+    with visiting(browser, server) as studio:
+        studio.open()
+        yield studio
+
+
+@pytest.fixture(scope="module")
+def spoken(browser: Any, server: httpx.Client) -> Iterator[Studio]:
+    """One with take 1, which is drawn, for tests that only look at it."""
+    with visiting(browser, server) as studio:
+        studio.open()
+        assert studio.speak() == 1
+        studio.page.wait_for_selector("[data-take='1'] [data-curve]")
+        yield studio

@@ -18,7 +18,7 @@ from app.main import create_app
 from app.settings import Settings
 from app.studio.files import INDEX
 from tests.app.tools.serving import served
-from tests.browser.conftest import HOST, TEXT, WAIT_MS, Studio
+from tests.browser.conftest import HOST, TEXT, Studio, recorded, visiting
 from tests.browser.test_takes import sent
 from tests.fakes import fake_engine
 from tests.toy.make_toy import make
@@ -203,15 +203,12 @@ def test_a_voice_is_recorded_where_the_page_came_from_this_machine(studio, serve
 
 def test_a_model_that_cannot_tell_words_speaks_all_the_same(browser, tmp_path: Path) -> None:
     app = create_app(Settings(model=str(make(tmp_path / "toy")), device="cpu"))
-    with served(app) as client:
-        context = browser.new_context()
-        studio = Studio(context.new_page(), str(client.base_url).rstrip("/"))
+    with served(recorded(app)) as client, visiting(browser, client) as studio:
         studio.open({"input": TEXT, "seed": 3})
         number = studio.speak()
         studio.page.wait_for_selector(f"[data-take='{number}'] [data-curve]")
         assert studio.report(number)["utterances"][0]["words"] is None
         assert studio.page.text_content(f"[data-take='{number}'] .words span")  # its phonemes
-        context.close()
 
 
 def test_a_key_is_asked_for_and_kept_in_the_tab(browser) -> None:
@@ -244,25 +241,21 @@ def test_a_key_is_asked_for_and_kept_in_the_tab(browser) -> None:
 
 
 def test_all_of_it_works_on_a_host_name_that_is_no_secure_context(browser, server) -> None:
-    context = browser.new_context()
     address = f"http://{HOST}:{urlsplit(str(server.base_url)).port}"
-    studio = Studio(context.new_page(), address)
-    studio.open()
-    assert studio.page.evaluate("isSecureContext") is False
-    studio.write(TEXT)
-    number = studio.speak()
-    played = np.concatenate([part["samples"] for part in studio.page.evaluate("scheduled")])
-    report = studio.report(number)
-    assert np.array_equal(played.astype(np.float32), sent(server, report["id"]))
-    studio.page.click(".request >> text=Export")
-    studio.page.click("[aria-label='Copy curl']")
-    studio.page.wait_for_selector("text=Copied")
-    studio.page.keyboard.press("Escape")
-    studio.page.click("text=+ Clone")
-    assert studio.page.wait_for_selector("text=Recording here needs HTTPS")
-    context.close()
-    assert studio.errors == []
-    assert studio.hosts == {urlsplit(address).netloc}
+    with visiting(browser, server, address=address) as studio:
+        studio.open()
+        assert studio.page.evaluate("isSecureContext") is False
+        studio.write(TEXT)
+        number = studio.speak()
+        played = np.concatenate([part["samples"] for part in studio.page.evaluate("scheduled")])
+        report = studio.report(number)
+        assert np.array_equal(played.astype(np.float32), sent(server, report["id"]))
+        studio.page.click(".request >> text=Export")
+        studio.page.click("[aria-label='Copy curl']")
+        studio.page.wait_for_selector("text=Copied")
+        studio.page.keyboard.press("Escape")
+        studio.page.click("text=+ Clone")
+        assert studio.page.wait_for_selector("text=Recording here needs HTTPS")
 
 
 def test_a_cold_page_asks_for_eight_files_before_the_service(browser, server) -> None:
@@ -284,30 +277,25 @@ def test_a_cold_page_asks_for_eight_files_before_the_service(browser, server) ->
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_a_phone_of_390_pixels_scrolls_in_one_direction(browser, server, scheme) -> None:
-    context = browser.new_context(
-        viewport={"width": 390, "height": 844}, has_touch=True, color_scheme=scheme
-    )
-    studio = Studio(context.new_page(), str(server.base_url).rstrip("/"))
-    studio.open()
-    studio.write(TEXT)
-    number = studio.speak()
-    page = studio.page
-    page.wait_for_selector(f"[data-take='{number}'] [data-curve]")
-    for tab in ("live", "study", "takes"):
-        page.click(f"#tab-{tab}")
-        page.wait_for_timeout(300)
-        assert page.evaluate("document.documentElement.scrollWidth") <= 390, tab
-    page.click("details.group >> nth=3")
-    assert page.evaluate("document.documentElement.scrollWidth") <= 390
-    small = page.evaluate(
-        "[...document.querySelectorAll('button, summary, select')].filter(one =>"
-        " one.offsetParent &&"
-        " one.getBoundingClientRect().height < 20).map(one => one.outerHTML.slice(0, 80))"
-    )
-    assert small == []
-    page.tap(f"[data-take='{number}'] .play")
-    context.close()
-    assert studio.errors == []
+    with visiting(browser, server, width=390, has_touch=True, color_scheme=scheme) as studio:
+        studio.open()
+        studio.write(TEXT)
+        number = studio.speak()
+        page = studio.page
+        page.wait_for_selector(f"[data-take='{number}'] [data-curve]")
+        for tab in ("live", "study", "takes"):
+            page.click(f"#tab-{tab}")
+            page.wait_for_timeout(300)
+            assert page.evaluate("document.documentElement.scrollWidth") <= 390, tab
+        page.click("details.group >> nth=3")
+        assert page.evaluate("document.documentElement.scrollWidth") <= 390
+        small = page.evaluate(
+            "[...document.querySelectorAll('button, summary, select')].filter(one =>"
+            " one.offsetParent &&"
+            " one.getBoundingClientRect().height < 20).map(one => one.outerHTML.slice(0, 80))"
+        )
+        assert small == []
+        page.tap(f"[data-take='{number}'] .play")
 
 
 # The contrast of each text with what is behind it, by WCAG 2: relative luminance of sRGB.
@@ -350,24 +338,22 @@ TRANSITIONS_END = """
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_all_text_can_be_read(browser, server, scheme) -> None:
-    context = browser.new_context(viewport={"width": 1400, "height": 1000}, color_scheme=scheme)
-    studio = Studio(context.new_page(), str(server.base_url).rstrip("/"))
-    studio.open({"input": "Hello [pause:0.2s] there.", "repetition_penalty": 1.2, "top_p": 0.9})
-    number = studio.speak()
-    page = studio.page
-    page.wait_for_selector(f"[data-take='{number}'] [data-curve]")
-    page.click("[aria-label='About top_p']")
-    for tab in ("takes", "live", "study"):
-        page.click(f"#tab-{tab}")
+    with visiting(browser, server, color_scheme=scheme) as studio:
+        studio.open({"input": "Hello [pause:0.2s] there.", "repetition_penalty": 1.2, "top_p": 0.9})
+        number = studio.speak()
+        page = studio.page
+        page.wait_for_selector(f"[data-take='{number}'] [data-curve]")
+        page.click("[aria-label='About top_p']")
+        for tab in ("takes", "live", "study"):
+            page.click(f"#tab-{tab}")
+            page.evaluate(TRANSITIONS_END)
+            assert page.evaluate(CONTRASTS) == [], tab
+        studio.write("It is still speaking when this is looked at. " * 40)
+        studio.press_speak()
+        page.wait_for_selector(".speak.stop")
         page.evaluate(TRANSITIONS_END)
-        assert page.evaluate(CONTRASTS) == [], tab
-    studio.write("It is still speaking when this is looked at. " * 40)
-    studio.press_speak()
-    page.wait_for_selector(".speak.stop")
-    page.evaluate(TRANSITIONS_END)
-    assert page.evaluate(CONTRASTS) == [], "while it speaks"
-    assert page.is_visible(".speak.stop")
-    context.close()
+        assert page.evaluate(CONTRASTS) == [], "while it speaks"
+        assert page.is_visible(".speak.stop")
 
 
 def test_a_keyboard_is_enough(studio) -> None:
@@ -399,15 +385,9 @@ def test_a_keyboard_is_enough(studio) -> None:
 
 
 def test_the_documentation_works_without_the_internet(browser, server) -> None:
-    context = browser.new_context()
-    page = context.new_page()
-    hosts: set[str] = set()
-    page.on("request", lambda request: hosts.add(urlsplit(request.url).netloc))
-    page.set_default_timeout(WAIT_MS)
-    page.goto(f"{server.base_url}/docs")
-    page.wait_for_selector(".opblock-summary-path >> text=speech")
-    assert {host for host in hosts if host} == {urlsplit(str(server.base_url)).netloc}
-    context.close()
+    with visiting(browser, server) as studio:
+        studio.page.goto(f"{studio.address}/docs")
+        studio.page.wait_for_selector(".opblock-summary-path >> text=speech")
 
 
 def test_loudness_is_that_of_the_recommendation(studio, server) -> None:

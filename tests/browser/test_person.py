@@ -16,7 +16,7 @@ from axe_playwright_python.sync_playwright import Axe
 from app.main import create_app
 from app.settings import Settings
 from tests.app.tools.serving import served
-from tests.browser.conftest import TEXT, Studio
+from tests.browser.conftest import TEXT, Studio, visiting
 from tests.browser.test_takes import sent, two_takes
 from tests.fakes import fake_engine
 
@@ -26,13 +26,10 @@ pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.weights]
 @pytest.fixture
 def visitor(browser: Any, server: Any) -> Iterator[Studio]:
     """The page on a phone, for the first time."""
-    context = browser.new_context(viewport={"width": 390, "height": 844}, has_touch=True)
-    studio = Studio(context.new_page(), str(server.base_url).rstrip("/"), first_visit=True)
-    studio.open()
-    studio.wait_for(1)
-    yield studio
-    context.close()
-    assert studio.errors == []
+    with visiting(browser, server, first_visit=True, width=390, has_touch=True) as studio:
+        studio.open()
+        studio.wait_for(1)
+        yield studio
 
 
 def test_a_first_visit_has_a_silent_take_five_settings_and_all_knobs_behind_one_button(
@@ -276,27 +273,24 @@ RANGES = """() => plots.map(({ scales }) =>
 
 
 def test_a_and_b_have_one_scale_and_their_difference_is_drawn(browser, server) -> None:
-    context = browser.new_context(viewport={"width": 1400, "height": 1000})
-    studio = Studio(context.new_page(), str(server.base_url).rstrip("/"))
-    page = studio.page
-    page.add_init_script(PLOTS)
-    studio.open()
-    two_takes(studio)
-    page.click(".compare >> text=Close")
-    page.evaluate("plots.length = 0")
-    for number, side in ((1, "a"), (2, "b")):
-        page.press(f"[data-take='{number}'] .side.{side}", "Enter")
-    page.wait_for_selector("[data-side=b] [data-curve='kept codes']")
-    page.wait_for_selector("[data-curve='difference 2']")
-    plots = page.evaluate(RANGES)
+    with visiting(browser, server) as studio:
+        page = studio.page
+        page.add_init_script(PLOTS)
+        studio.open()
+        two_takes(studio)
+        page.click(".compare >> text=Close")
+        page.evaluate("plots.length = 0")
+        for number, side in ((1, "a"), (2, "b")):
+            page.press(f"[data-take='{number}'] .side.{side}", "Enter")
+        page.wait_for_selector("[data-side=b] [data-curve='kept codes']")
+        page.wait_for_selector("[data-curve='difference 2']")
+        plots = page.evaluate(RANGES)
     for name in ("entropy_bits", "temperature", "stop_probability", "stop_rank", "kept"):
         shared, *difference = dict.fromkeys(tuple(one[name]) for one in plots if name in one)
         assert len(difference) == (name in {"entropy_bits", "temperature"}), name
         if name == "temperature":
             assert shared[0] < 0.7 < 0.9 < shared[1]
             assert difference[0][0] < 0.2 < difference[0][1]
-    context.close()
-    assert studio.errors == []
 
 
 def test_a_blind_test_is_done_by_keys(studio) -> None:
@@ -321,46 +315,44 @@ def test_a_blind_test_is_done_by_keys(studio) -> None:
 
 @pytest.mark.parametrize("width", [390, 1400])
 def test_axe_finds_nothing(browser, server, width) -> None:
-    context = browser.new_context(viewport={"width": width, "height": 900})
-    studio = Studio(context.new_page(), str(server.base_url).rstrip("/"))
-    page = studio.page
-    studio.open({"input": TEXT, "repetition_penalty": 1.2})
     found: dict[str, list[str]] = {}
+    with visiting(browser, server, width=width) as studio:
+        page = studio.page
+        studio.open({"input": TEXT, "repetition_penalty": 1.2})
 
-    def look(place: str) -> None:
-        page.evaluate("document.activeElement.blur()")
-        results = Axe().run(page).response
-        bad = [f"{one['id']}: {one['nodes'][0]['html'][:120]}" for one in results["violations"]]
-        if bad:
-            found[place] = bad
+        def look(place: str) -> None:
+            page.evaluate("document.activeElement.blur()")
+            results = Axe().run(page).response
+            bad = [f"{one['id']}: {one['nodes'][0]['html'][:120]}" for one in results["violations"]]
+            if bad:
+                found[place] = bad
 
-    look("no take")
-    studio.speak()
-    page.wait_for_selector("[data-take='1'] [data-curve]")
-    look("take")
-    page.click("details.group >> nth=2")
-    look("knobs")
-    page.click("[data-take='1'] >> text=Export")
-    look("export")
-    page.keyboard.press("Escape")
-    page.click("text=+ Clone")
-    look("clone")
-    page.keyboard.press("Escape")
-    page.click("#tab-live")
-    page.wait_for_selector("#live")
-    look("live")
-    page.click("#tab-study")
-    page.fill("#seeds", "2")
-    page.click(".study >> text=Run")
-    page.wait_for_selector("table.made tbody tr >> nth=1")
-    page.wait_for_selector(".study >> text=Run")
-    look("study")
-    page.click("#tab-takes")
-    page.click("[data-take='2'] .side.a")
-    page.click("[data-take='3'] .side.b")
-    page.wait_for_selector("[data-curve='difference 2']")
-    look("compare")
-    page.click("text=Blind test")
-    look("blind")
-    context.close()
+        look("no take")
+        studio.speak()
+        page.wait_for_selector("[data-take='1'] [data-curve]")
+        look("take")
+        page.click("details.group >> nth=2")
+        look("knobs")
+        page.click("[data-take='1'] >> text=Export")
+        look("export")
+        page.keyboard.press("Escape")
+        page.click("text=+ Clone")
+        look("clone")
+        page.keyboard.press("Escape")
+        page.click("#tab-live")
+        page.wait_for_selector("#live")
+        look("live")
+        page.click("#tab-study")
+        page.fill("#seeds", "2")
+        page.click(".study >> text=Run")
+        page.wait_for_selector("table.made tbody tr >> nth=1")
+        page.wait_for_selector(".study >> text=Run")
+        look("study")
+        page.click("#tab-takes")
+        page.click("[data-take='2'] .side.a")
+        page.click("[data-take='3'] .side.b")
+        page.wait_for_selector("[data-curve='difference 2']")
+        look("compare")
+        page.click("text=Blind test")
+        look("blind")
     assert found == {}

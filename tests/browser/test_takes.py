@@ -148,23 +148,22 @@ async (rate) => {
 
 
 @pytest.mark.parametrize("rate", [8000, 22050, 24000, 44100])
-def test_samples_are_unchanged_wherever_in_time_they_begin(studio, rate) -> None:
-    assert studio.page.evaluate(RENDERED, rate) == {"wrong": [], "others": 0}
+def test_samples_are_unchanged_wherever_in_time_they_begin(spoken, rate) -> None:
+    assert spoken.page.evaluate(RENDERED, rate) == {"wrong": [], "others": 0}
 
 
-def test_a_click_seeks_and_keys_move_the_place(studio) -> None:
-    page = studio.page
-    number = studio.speak()
-    lanes = page.wait_for_selector(f"[data-take='{number}'] .lanes:has([data-curve])")
+def test_a_click_seeks_and_keys_move_the_place(spoken) -> None:
+    page = spoken.page
+    lanes = page.locator("[data-take='1'] .lanes")
     page.keyboard.press("Escape")
     box = lanes.bounding_box()
-    slider = page.locator(f"[data-take='{number}'] [role=slider]")
+    slider = page.locator("[data-take='1'] [role=slider]")
     seconds = float(slider.get_attribute("aria-valuemax"))
     x = box["width"] * 0.6
     lanes.click(position={"x": x, "y": 30})
     place = float(slider.get_attribute("aria-valuenow"))
     assert place == pytest.approx(seconds * (x - 52) / (box["width"] - 52), abs=0.03)
-    assert page.query_selector(f"[data-take='{number}'] .play[aria-label^=Pause]")
+    assert page.query_selector("[data-take='1'] .play[aria-label^=Pause]")
     page.keyboard.press("Escape")
     slider.focus()
     page.keyboard.press("ArrowRight")
@@ -178,14 +177,12 @@ def test_a_click_seeks_and_keys_move_the_place(studio) -> None:
     assert slider.get_attribute("aria-valuenow") == "0.00"
 
 
-def test_hovering_tells_the_record_of_the_token(studio) -> None:
-    number = studio.speak()
-    page = studio.page
-    lanes = page.wait_for_selector(f"[data-take='{number}'] .lanes:has([data-curve])")
-    report = studio.report(number)
-    box = lanes.bounding_box()
+def test_hovering_tells_the_record_of_the_token(spoken) -> None:
+    page = spoken.page
+    report = spoken.report(1)
+    box = page.locator("[data-take='1'] .lanes").bounding_box()
     page.mouse.move(box["x"] + 52 + 0.5 * (box["width"] - 52), box["y"] + 20)
-    told = page.wait_for_selector(f"[data-take='{number}'] .token summary").text_content()
+    told = page.wait_for_selector("[data-take='1'] .token summary").text_content()
     frame = int(told.split("frame ")[1].split()[0])
     utterance = report["utterances"][int(told.split("utterance ")[1].split(",")[0]) - 1]
     assert frame > 5
@@ -193,8 +190,8 @@ def test_hovering_tells_the_record_of_the_token(studio) -> None:
     token = [one for one in utterance["tokens"] if one["frame"] == frame][-1]
     shown = dict(
         zip(
-            page.locator(f"[data-take='{number}'] .token dt").all_text_contents(),
-            page.locator(f"[data-take='{number}'] .token dd").all_text_contents(),
+            page.locator("[data-take='1'] .token dt").all_text_contents(),
+            page.locator("[data-take='1'] .token dd").all_text_contents(),
             strict=True,
         )
     )
@@ -204,10 +201,8 @@ def test_hovering_tells_the_record_of_the_token(studio) -> None:
     assert float(shown["entropy_bits"]) == pytest.approx(token["entropy_bits"], rel=0.01)
 
 
-def test_what_is_drawn_takes_the_colours_of_another_theme(studio) -> None:
-    number = studio.speak()
-    page, take = studio.page, f"[data-take='{number}']"
-    page.wait_for_selector(f"{take} [data-curve]")
+def test_what_is_drawn_takes_the_colours_of_another_theme(spoken) -> None:
+    page, take = spoken.page, "[data-take='1']"
     page.wait_for_selector(f"{take} .play:text('▶')")  # played to its end: nothing else redraws it
     most = """canvas => {
       const { data } = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height);
@@ -230,20 +225,18 @@ def test_what_is_drawn_takes_the_colours_of_another_theme(studio) -> None:
     assert seen["light"][1] != seen["dark"][1]
 
 
-def test_waveform_and_codes_are_drawn(studio) -> None:
-    number = studio.speak()
-    studio.page.wait_for_selector(f"[data-take='{number}'] [data-curve]")
-    canvases = studio.page.locator(f"[data-take='{number}'] .lane canvas")
+def test_waveform_and_codes_are_drawn(spoken) -> None:
+    canvases = spoken.page.locator("[data-take='1'] .lane canvas")
     labels = [canvases.nth(n).get_attribute("aria-label") for n in range(canvases.count())]
     assert labels[0].startswith("Waveform")
     assert any(label.startswith("Codes of") for label in labels)
     boxes = [canvases.nth(n).bounding_box() for n in range(canvases.count())]
     assert len({box["x"] for box in boxes}) == 1  # one time axis, one lane below the other
     assert all(upper["y"] + upper["height"] <= lower["y"] for upper, lower in pairwise(boxes))
-    box = studio.page.locator(f"[data-take='{number}'] .lanes").bounding_box()
+    box = spoken.page.locator("[data-take='1'] .lanes").bounding_box()
     assert all(one["x"] + one["width"] <= box["x"] + box["width"] + 1 for one in boxes)
     for n in range(canvases.count()):
-        assert studio.inked(f"[data-take='{number}'] .lane:has(canvas) >> nth={n} >> canvas") > 500
+        assert spoken.inked(f"[data-take='1'] .lane:has(canvas) >> nth={n} >> canvas") > 500
 
 
 SUM = "scheduled.at(-1).samples.reduce((sum, value) => sum + Math.abs(value), 0)"
