@@ -1,6 +1,5 @@
 """Parts of a text at rates of their own: the same codes, played slower or faster, on every way."""
 
-from base64 import b64decode
 from typing import Any
 
 import httpx
@@ -8,8 +7,7 @@ import numpy as np
 import pytest
 
 from app.engine.sound.joining.joiner import EDGE_SILENCE_S, SILENCE_DBFS
-from tests.app.tools.answers import asked, events_of
-from tests.app.tools.live_client import live
+from tests.app.tools.answers import asked
 
 pytestmark = pytest.mark.weights
 RATE_HZ = 24_000
@@ -77,28 +75,6 @@ def test_its_words_are_told_where_they_are_heard(plain, slowed) -> None:
     ends_s = second["start_s"] + second["duration_s"]
     assert second["words"][-1]["end_s"] <= ends_s + 1e-3
     assert report["utterances"][2]["words"][0]["start_s"] >= ends_s
-
-
-def test_streams_and_sessions_send_the_same_and_each_word_in_time(builtin, slowed) -> None:
-    report, sound = slowed
-    wanted = BASE | {"input": TEXT, "stream_format": "sse"}
-    told, sent = {}, b""
-    for event in events_of(builtin.post("/v1/audio/speech", json=wanted)):
-        if event["type"] == "speech.timestamps":
-            for word in event["words"]:
-                key = word["utterance"], word["index"]
-                if key not in told:
-                    assert word["start_s"] >= len(sent) / 2 / RATE_HZ - 1e-3
-                told[key] = word
-        elif event["type"] == "speech.audio.delta":
-            sent += b64decode(event["audio"])
-    assert sent == sound
-    assert [*told.values()] == [word for one in report["utterances"] for word in one["words"]]
-    with live(builtin) as session:
-        spoken = {name: BASE[name] for name in ("seed", "voice")}
-        done = session.say(TEXT[:25], TEXT[25:60], TEXT[60:], **spoken)
-        assert session.sound == sound
-    assert [one["rate"] for one in done["utterances"]] == [1, 0.5, 1]
 
 
 def test_it_is_repeated_and_gone_on_from(builtin, slowed) -> None:

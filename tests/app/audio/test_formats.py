@@ -15,7 +15,6 @@ from app.main import create_app
 from app.settings import Settings
 from models.voices.loudness import loudness_lufs
 from tests.app.tools.decoding import decoded
-from tests.app.tools.live_client import live
 from tests.app.tools.serving import served
 from tests.fakes import FakeBackend, fake_engine
 
@@ -160,19 +159,6 @@ def test_a_format_that_is_none_is_refused_by_name(toy_server):
     assert (answer.status_code, answer.json()["error"]["param"]) == (422, "response_format")
     answer = toy_server.get(f"/v1/audio/speech/{name}/audio?format=mp3")
     assert (answer.status_code, answer.json()["error"]["param"]) == (422, "format")
-
-
-@pytest.mark.parametrize(("speed", "loudness_lufs"), [(1.5, None), (0.5, -20.0)])
-def test_a_web_socket_gives_the_samples_of_http(toy_server, speed, loudness_lufs):
-    fields = {"speed": speed, "loudness_lufs": loudness_lufs, "seed": 3, "max_duration_s": 0.5}
-    streamed = toy_server.post(
-        "/tts", json=fields | {"input": "Hello there. This is it.", "response_format": "pcm"}
-    )
-    with live(toy_server) as session:
-        done = session.say("Hello th", "ere. This is it.", **fields)
-    assert session.sound == streamed.content
-    assert done["audio_bytes"] == len(session.sound)
-    assert done["audio_s"] == pytest.approx(len(session.sound) / 2 / RATE_HZ)
 
 
 def test_a_streamed_speech_can_be_read_by_others_than_libav(toy_server, spoken):

@@ -2,15 +2,13 @@
 
 # ruff: noqa: RUF001 - IPA is full of letters that look like Latin ones
 
-from base64 import b64decode
 from typing import Any
 
 import httpx
 import numpy as np
 import pytest
 
-from tests.app.tools.answers import events_of, report_of
-from tests.app.tools.live_client import live
+from tests.app.tools.answers import report_of
 
 RATE_HZ = 24_000
 TEXT = "At 5 p.m. [pause:0.6s] Say [[həlˈoʊ]] to 3."
@@ -59,33 +57,6 @@ def test_a_report_says_how_each_utterance_was_read_and_where_it_is(
         assert 0 <= one["trimmed_s"] <= one["trimmed_s"] + one["duration_s"] <= frames_s + 1e-3
     middle_s = (end_s + second["start_s"]) / 2  # of the pause
     assert not sound[round(middle_s * RATE_HZ) - 240 :][:480].any()
-
-
-def test_the_last_event_has_the_same(toy_server) -> None:
-    answer = toy_server.post("/tts", json=SPOKEN | {"stream_format": "sse"})
-    events = events_of(answer)
-    sound = b"".join(b64decode(one["audio"]) for one in events[:-1])
-    report = report_of(toy_server, answer)
-    told = events[-1]["utterances"]
-    for one, reported in zip(told, report["utterances"], strict=True):
-        assert one == {name: reported[name] for name in one}
-    end_s = told[-1]["start_s"] + told[-1]["duration_s"]
-    assert end_s == pytest.approx(len(sound) / 2 / RATE_HZ, abs=1e-4)
-
-
-def test_a_session_tells_the_same_of_text_that_comes_in_pieces(toy_server) -> None:
-    wanted = {name: SPOKEN[name] for name in ("seed", "nar_levels")}
-    with live(toy_server) as session:
-        done = session.say(TEXT[:20], TEXT[20:], trace=True, speed=0.5, **wanted)
-        traces = [one for one in session.seen if one["type"] == "response.trace"]
-    whole = toy_server.post("/tts", json=SPOKEN | {"speed": 0.5})
-    report = report_of(toy_server, whole)
-    assert len(traces) == len(done["utterances"]) == len(report["utterances"])
-    for one, trace, reported in zip(done["utterances"], traces, report["utterances"], strict=True):
-        assert one == {name: trace[name] for name in one}
-        assert one["phonemes"] == reported["phonemes"]
-        assert one["start_s"] == pytest.approx(reported["start_s"], abs=1e-4)
-        assert one["duration_s"] == pytest.approx(reported["duration_s"], abs=1e-4)
 
 
 def test_a_failure_of_reading_is_an_answer_and_a_failure_of_one_text_alone(client) -> None:
