@@ -6,6 +6,7 @@ import subprocess
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from socket import create_server
 from time import sleep
@@ -110,6 +111,10 @@ def running(*replicas: Served) -> list[int]:
     return [one.client.get("/health").json()["running"] for one in replicas]
 
 
+def are_running(jobs: int, *replicas: Served) -> bool:
+    return sum(running(*replicas)) == jobs
+
+
 def _ready(client: httpx.Client) -> bool:
     try:
         return client.get("/ready").status_code == 200
@@ -202,7 +207,7 @@ def test_a_replica_that_drains_and_has_least_to_do_refuses_nobody(tmp_path: Path
         spoken = []
         for number in range(3):
             spoken.append(threads.submit(client.post, "/tts", json={"input": WAITING}))
-            until(lambda jobs=number + 1: sum(running(first, second)) == jobs)
+            until(partial(are_running, number + 1, first, second))
         assert sorted(running(first, second)) == [1, 2]
         drained = (first, second)[running(first, second).index(1)]
         drained.process.terminate()
