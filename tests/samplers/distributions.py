@@ -31,7 +31,6 @@ from tests.samplers.statistics import (
     chi_square,
     independence,
     kolmogorov_smirnov,
-    two_samples,
 )
 
 DRAWS, CHUNK = 200_000, 20_000
@@ -71,23 +70,16 @@ def _probs(case: Case, field: str = "probs") -> Tensor:
     return stack([case["expected"][field]], 0.0)[0]
 
 
-def chains(golden: Path, order: str = "") -> PValues:
-    """The golden chains, of one order or all."""
+def chains(golden: Path) -> PValues:
+    """The golden chains of all orders."""
     rows = {}
     for case in load(golden, "chain"):
-        if case["order_name"] != (order or case["order_name"]):
-            continue
         params, stop = chain_params(case)
         final = run(
             case["order"], [params], stack([case["logits"]]), [case["history"]], stop_token=stop
         )
         rows[case["id"]] = final, _probs(case)
     return _compare(rows)
-
-
-def canonical_chains(golden: Path) -> PValues:
-    """The golden chains of the canonical order."""
-    return chains(golden, "canonical")
 
 
 def filtered(golden: Path) -> dict[str, tuple[Tensor, Tensor]]:
@@ -186,37 +178,6 @@ def rewound(golden: Path) -> PValues:
     return _compare(rows, step=9, attempt=1)
 
 
-def three_ways(golden: Path) -> PValues:
-    """The race, torch's own draw, and the inverse of the distribution, against one another."""
-    logits = 2 * torch.randn(1, 40, generator=torch.Generator().manual_seed(4))
-    probs = logits.softmax(-1)[0]
-    (ours,) = count_draws([logits])
-    generator = torch.Generator().manual_seed(5)
-    torchs = torch.bincount(
-        torch.multinomial(probs, DRAWS, replacement=True, generator=generator), minlength=40
-    )
-    numbers = torch.cat([uniform(keys, 1, draw=Draw.SECOND)[:, 0] for keys in streams()])
-    inverse = torch.bincount(
-        torch.searchsorted(probs.cumsum(0), numbers).clamp(max=39), minlength=40
-    )
-    return {
-        "ours, torch": two_samples(ours, torchs),
-        "ours, inverse": two_samples(ours, inverse),
-        "torch, inverse": two_samples(torchs, inverse),
-    }
-
-
-def second_codes(golden: Path) -> PValues:
-    """The first two codes of a race: drawing without replacement."""
-    probs = torch.tensor([0.4, 0.3, 0.2, 0.1])
-    pairs = torch.zeros(16, dtype=torch.int64)
-    for keys in streams():
-        order = (probs / -torch.log1p(-uniform(keys, 4))).topk(2).indices
-        pairs += torch.bincount(order[:, 0] * 4 + order[:, 1], minlength=16)
-    wanted = (probs[:, None] * probs / (1 - probs[:, None])).fill_diagonal_(0)
-    return {"first two": chi_square(pairs, wanted.flatten())}
-
-
 def uniformity(golden: Path) -> PValues:
     """Noise along every axis of its place, by Kolmogorov and Smirnov."""
     key = torch.tensor([[stream_key(7, 0, Stage.AR)]])
@@ -277,9 +238,6 @@ def neighbours(golden: Path) -> PValues:
     }
 
 
-QUICK: Sequence[Callable[[Path], PValues]] = (
-    canonical_chains, xtc, repetition_aware, rewound, three_ways, second_codes, uniformity, memory,
-    neighbours,
+FAMILIES: Sequence[Callable[[Path], PValues]] = (
+    chains, single_filters, xtc, repetition_aware, rewound, uniformity, memory, neighbours,
 )  # fmt: skip
-THOROUGH = (chains, single_filters, *QUICK[1:])
-"""Everything, each distribution once."""

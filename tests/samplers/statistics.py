@@ -30,17 +30,6 @@ def chi_square(counts: Tensor, probs: Tensor) -> float:
     return chi_square_tail(((observed - wanted) ** 2 / wanted).sum().item(), len(wanted) - 1)
 
 
-def two_samples(first: Tensor, second: Tensor) -> float:
-    """p-value of two rows of counts under one unknown distribution; rare cells are pooled."""
-    common = (first + second) >= 20
-    rows = torch.stack([
-        torch.cat((row[common], row[~common].sum()[None])).double() for row in (first, second)
-    ])
-    rows = rows[:, rows.sum(0) > 0]
-    wanted = rows.sum(0) * rows.sum(1, keepdim=True) / rows.sum()
-    return chi_square_tail(float(((rows - wanted) ** 2 / wanted).sum()), rows.shape[1] - 1)
-
-
 def independence(left: Tensor, right: Tensor, size: int) -> float:
     """p-value of the table of pairs ``(left_i, right_i)`` under independence."""
     table = torch.bincount(left * size + right, minlength=size * size).reshape(size, size).double()

@@ -46,11 +46,6 @@ def small() -> Vocos:
     return vocos.eval()
 
 
-def test_the_published_file_has_82_tensors(oracle: Any) -> None:
-    """As many as an inventory of the real file counts; their names are the package's own."""
-    assert len(published(oracle)) == 82
-
-
 @pytest.mark.parametrize("frames", [1, 2, 5, 150])
 @pytest.mark.parametrize("levels", BANDWIDTHS)
 def test_it_decodes_as_the_vocos_package(
@@ -62,14 +57,6 @@ def test_it_decodes_as_the_vocos_package(
     found = vocos.decode(codes)
     assert found.shape == (320 * frames,)
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5 * float(expected.abs().max()))
-
-
-def test_the_bit_rate_is_heard(vocos: Vocos, oracle: Any) -> None:
-    """So that the comparison above would notice a wrong one."""
-    codes = torch.randint(1024, (20, 8))
-    features = oracle.codes_to_features(codes.T)
-    other = oracle.decode(features, bandwidth_id=torch.tensor([3]))[0]
-    assert (vocos.decode(codes) - other).abs().max() > 0.1 * other.abs().max()
 
 
 def test_a_stream_gives_the_whole_at_its_end(small: Vocos) -> None:

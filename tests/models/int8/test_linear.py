@@ -29,28 +29,12 @@ def linear(outputs: int, inputs: int, *, bias: bool = False) -> nn.Linear:
     return layer.requires_grad_(False)
 
 
-def test_a_row_of_zeros_stays_zeros() -> None:
-    x = noise(3, 16)
-    x[1] = 0
-    found = Int8Linear(linear(8, 16))(x)
-    assert found.isfinite().all()
-    assert not found[1].any()
-    assert found[0].any()
-
-
 @pytest.mark.parametrize(("outputs", "inputs"), SHAPES)
 @pytest.mark.parametrize("rows", [1, 2, 7, 40])
 def test_the_product_is_that_of_the_rounded_numbers(rows: int, outputs: int, inputs: int) -> None:
     layer, x = linear(outputs, inputs, bias=True), noise(rows, inputs)
     exact = rounded(x) @ rounded(layer.weight).T + layer.bias.double()
     assert (Int8Linear(layer)(x) - exact).abs().max() < 1e-5
-
-
-@pytest.mark.parametrize(("outputs", "inputs"), SHAPES)
-def test_it_is_within_two_percent_of_the_float_layer(outputs: int, inputs: int) -> None:
-    layer, x = linear(outputs, inputs), noise(64, inputs)
-    expected = layer(x)
-    assert (Int8Linear(layer)(x) - expected).norm() < 0.02 * expected.norm()
 
 
 def normed(outputs: int, inputs: int) -> tuple[nn.Linear, nn.RMSNorm]:

@@ -96,26 +96,6 @@ def test_writing_out_costs_what_a_text_is_long(unit: str) -> None:
     assert cpu_s(lambda: normalise("http://" + "." * 40_000 + "x")) < 1.5
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
-def test_a_sign_is_read_a_bounded_number_of_times(
-    text: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    reads = 0
-    read = _Open.read
-
-    def counted(self: _Open, text: str, at: int) -> bool:
-        nonlocal reads
-        reads += 1
-        return read(self, text, at)
-
-    monkeypatch.setattr(_Open, "read", counted)
-    pieces(text)
-    assert reads <= PATIENCE_CHARS / 4 * CHARS
-    by_letters(text)
-    assert reads <= PATIENCE_CHARS * CHARS
-
-
 # The rules once more, each candidate looked at from the beginning of the text.
 
 _PAUSE = rule(PAUSE + r"\s*", "", re.IGNORECASE)

@@ -45,11 +45,6 @@ def test_inventory_never_changes() -> None:
     assert (len(ENGLISH_SYMBOLS), digest[:16]) == (78, "6ec1108506aa314f")
 
 
-def test_inventory_is_distinct_single_code_points() -> None:
-    assert len(set(ENGLISH_SYMBOLS)) == len(ENGLISH_SYMBOLS)
-    assert {len(symbol) for symbol in ENGLISH_SYMBOLS} == {1}
-
-
 def test_ids_are_framed_and_unknown_symbols_are_marked() -> None:
     assert encode_phonemes("ba?", {"a": 3, "b": 4}) == [BOS_ID, 4, 3, UNKNOWN_ID, EOS_ID]
     assert encode_phonemes("", {}) == [BOS_ID, EOS_ID]

@@ -91,11 +91,6 @@ def test_the_likeliest_of_several_candidates_has_the_distribution_of_a_maximum(t
     assert rejected({"best": chi_square(found, wanted)}) == []
 
 
-def test_a_candidate_too_few_would_be_found() -> None:
-    found = counts(SEVERAL, ROW, resample=False, candidates=4)
-    assert chi_square(found, best_of(ROW.softmax(-1)[0], 5)) < 1e-6
-
-
 def test_a_filtered_code_is_neither_a_candidate_nor_drawn_in_place_of_another() -> None:
     row = ROW.masked_fill(ROW - ROW.mean() < 0, -torch.inf)
     gone = row[0] == -torch.inf

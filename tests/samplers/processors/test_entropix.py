@@ -11,7 +11,6 @@ from torch import Tensor
 
 from samplers.ar.sampler import ArSampler
 from samplers.ar.trace import Trace
-from samplers.knobs.entropix import EntropixKnobs
 from samplers.knobs.params import SamplingParams
 from samplers.ops.entropix import State
 from tests.samplers.ar.test_sampler import ALWAYS_HELV
@@ -205,6 +204,13 @@ def test_a_row_branches_once_in_an_interval_and_where_there_is_room() -> None:
     assert list(ways(make(branching(), max_frames=61), LOUD, 61)) == [0]
 
 
+LEHV = {
+    "entropix_low_varentropy": 0.0,
+    "entropix_high_varentropy": 0.0,
+    "entropix_lehv_entropy": 99,
+}
+
+
 def test_a_row_branches_where_it_is_torn_too_and_is_heated_there_alone() -> None:
     sampler, trace = make(SamplingParams(entropix=True, entropix_action="branch", **LEHV)), Trace()
     for row in (MIDDLING, MIDDLING):
@@ -230,86 +236,6 @@ def test_a_rewind_takes_branches_back() -> None:
     assert list(ways(sampler, LOUD, 60)) == [0, 50]
     sampler.rewind(0, 45)
     assert list(ways(sampler, LOUD, 10)) == [50]
-
-
-HELV, LEHV, HEHV = (
-    ALWAYS_HELV,
-    {"entropix_low_varentropy": 0.0, "entropix_high_varentropy": 0.0, "entropix_lehv_entropy": 99},
-    {"entropix_low_varentropy": 0.0, "entropix_high_varentropy": 0.0, "entropix_lehv_entropy": 0.0,
-     "entropix_hehv_entropy": 0.0},
-)  # fmt: skip
-ADAPTIVE = {"entropix_low_varentropy": 0.0, "entropix_high_varentropy": 1e9}
-PAUSE = HELV | {"entropix_action": "pause", "entropix_pause_interval": 5}
-BRANCH = HELV | {"entropix_action": "branch"}
-# Knob -> the value that must make a difference, and the others that it needs for that.
-DIFFERENCES: dict[str, tuple[Any, dict[str, Any]]] = {
-    "entropix": (False, ADAPTIVE),
-    "entropix_action": ("resample", HELV),
-    "entropix_low_entropy": (9.0, {"entropix_low_varentropy": 99.0}),
-    "entropix_low_varentropy": (99.0, {}),
-    "entropix_helv_entropy": (0.0, {"entropix_low_varentropy": 99.0, "entropix_low_entropy": 0.0}),
-    "entropix_lehv_entropy": (0.0, LEHV),
-    "entropix_hehv_entropy": (99.0, HEHV),
-    "entropix_high_varentropy": (0.0, {"entropix_low_varentropy": 0.0}),
-    "entropix_helv_temperature": (0.3, HELV),
-    "entropix_helv_attention_entropy": (-1.0, HELV),
-    "entropix_helv_temperature_ceiling": (0.3, HELV),
-    "entropix_lehv_temperature": (0.3, LEHV),
-    "entropix_lehv_strength": (-3.0, LEHV),
-    "entropix_lehv_temperature_ceiling": (0.3, LEHV),
-    "entropix_lehv_top_k_agreement": (9.0, LEHV | {"top_k": 6}),
-    "entropix_lehv_top_k_floor": (30, LEHV | {"top_k": 1}),
-    "entropix_hehv_temperature": (9.0, HEHV),
-    "entropix_hehv_attention_varentropy": (5.0, HEHV),
-    "entropix_hehv_temperature_floor": (9.0, HEHV | {"temperature": 0.1}),
-    "entropix_hehv_top_p_attention_entropy": (0.5, HEHV | {"top_p": 0.9}),
-    "entropix_hehv_top_p_floor": (0.9, HEHV | {"top_p": 0.3}),
-    "entropix_adaptive_candidates": (1, ADAPTIVE),
-    "entropix_adaptive_entropy": (-0.1, ADAPTIVE),
-    "entropix_adaptive_attention_entropy": (2.0, ADAPTIVE),
-    "entropix_adaptive_agreement": (6.0, ADAPTIVE),
-    "entropix_adaptive_top_p": (-0.4, ADAPTIVE),
-    "entropix_adaptive_top_p_floor": (0.9, ADAPTIVE | {"top_p": 0.2}),
-    "entropix_adaptive_top_p_ceiling": (0.2, ADAPTIVE),
-    "entropix_adaptive_top_k_strength": (9.0, ADAPTIVE | {"top_k": 3}),
-    "entropix_adaptive_top_k_agreement": (1.9, ADAPTIVE | {"top_k": 10}),
-    "entropix_adaptive_top_k_floor": (30, ADAPTIVE | {"top_k": 2}),
-    "entropix_adaptive_top_k_ceiling": (2, ADAPTIVE),
-    "entropix_adaptive_min_p": (-0.1, ADAPTIVE | {"min_p": 0.3}),
-    "entropix_adaptive_min_p_floor": (0.45, ADAPTIVE),
-    "entropix_adaptive_min_p_ceiling": (
-        0.02, ADAPTIVE | {"min_p": 1.0, "entropix_adaptive_min_p": 0.0}
-    ),
-    "entropix_pause_interval": (10, PAUSE),
-    "entropix_pause_silence": (1, PAUSE),
-    "entropix_pause_end": (199, PAUSE),
-    "entropix_branch_rollouts": (3, BRANCH),
-    "entropix_branch_frames": (20, BRANCH | {"entropix_branch_interval": 1}),
-    "entropix_branch_interval": (20, BRANCH),
-}  # fmt: skip
-
-
-def spoken(knobs: dict[str, Any]) -> list[Any]:
-    """The codes drawn, and where and how the row would go on in several ways."""
-    sampler, ways = make(SamplingParams(**{"entropix": True} | knobs)), []
-    for step in range(60):
-        generator = torch.Generator().manual_seed(step)
-        logits = 2 * torch.randn(1, VOCAB, generator=generator)
-        logits[:, STOP] = -math.inf
-        stepped = sampler.advance(logits, attention=attention([HEADS]))
-        ways.append(None if stepped.alternatives is None else stepped.alternatives.tolist())
-    return [sampler.table.codes[0, :60].tolist(), ways]
-
-
-def test_the_table_of_differences_names_every_knob() -> None:
-    assert set(DIFFERENCES) == set(EntropixKnobs.model_fields)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("knob", DIFFERENCES)
-def test_every_knob_makes_a_difference(knob: str) -> None:
-    value, others = DIFFERENCES[knob]
-    assert spoken(others) != spoken(others | {knob: value})
 
 
 # Without shrinking, which would take minutes for inputs of this size.

@@ -68,18 +68,6 @@ def _single(breakers: Sequence[int | Sequence[int]]) -> tuple[int, ...]:
     return tuple(sequence[0] for sequence in sequences)
 
 
-def test_a_breaker_of_the_vectors_reaches_the_knob() -> None:
-    params: dict[str, Any] = {
-        "last_tokens": [0, 1, 3, 0, 1], "multiplier": 1.0, "base": 1.1, "allowed_length": 2,
-        "last_n": 5, "breakers": [[1]],
-    }  # fmt: skip
-    case: Case = {"sampler": "dry", "input_probs": [0.2] * 5, "params": params}
-    uniform = torch.full((1, 5), 0.2).log()
-    torch.testing.assert_close(_filtered(case), uniform)
-    unbroken = {**case, "params": {**params, "breakers": []}}
-    assert _filtered(unbroken)[0, 3] < uniform[0, 3]
-
-
 def test_golden_vectors(golden: Path) -> None:
     for case in load(golden, "llama_cpp_vectors"):
         filtered, expected = _filtered(case), case["expected"]

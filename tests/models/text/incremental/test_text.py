@@ -185,22 +185,3 @@ def test_a_blank_text_has_no_piece(text) -> None:
 @pytest.mark.parametrize("text", ["...", "[pause:1s]", '"'])
 def test_a_text_with_nothing_to_speak_is_left_for_others_to_refuse(text) -> None:
     assert pieces(text) == [text]
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "Hello there. This is the built in voice! Is it? It is.",
-        'Dr. J. Smith lives at 5 Oak St. He said "I do. I do." Twice. At 5 p.m. we left.',
-        "It costs $5.50. [pause:0.5s] Or 3 to 4. [pause:1s] [pause:1s] No. 7 is next...\n\nthe end",
-        "One (of two. Or three.) is here. “Curly. Quotes.” Next one. e.g. this one. Done",
-        "Say [[həlˈoʊ]]. Then [pause:200ms] go. Wait... what? Well, yes. I. Am. Here.",
-    ],
-)
-def test_its_utterances_are_those_of_the_whole_text(text) -> None:
-    whole = prepare(text)
-    assert len(pieces(text)) > 2
-    parts = [utterance for piece in pieces(text) for utterance in prepare(piece)]
-    assert [(one.phonemes, one.pause_after_s) for one in parts] == [
-        (one.phonemes, one.pause_after_s) for one in whole
-    ]
