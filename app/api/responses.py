@@ -27,6 +27,7 @@ TEXT_RESPONSES: Responses = error_responses(
     _503="Busy or not ready; retry in Retry-After seconds.",
 )
 NDJSON: Final = "application/x-ndjson"
+TABLES: Final = {"csv": "text/csv", "jsonl": NDJSON, "parquet": "application/vnd.apache.parquet"}
 
 SAFETENSORS: Final = "application/vnd.safetensors"
 """Media type of codes as tensors `0`, `1` and so on, `[T, K]` each, an utterance each."""

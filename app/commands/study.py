@@ -37,7 +37,7 @@ class Study(BaseModel):
         description="Knobs with their values: top_p=0.8,0.9 or length_penalty=-2:2:9, which is nine"
         " values from -2 to 2."
     )
-    out: Path = Field(Path("study"), description="Folder of takes.csv, curves.md and index.html.")
+    out: Path = Field(Path("study"), description="Folder of takes.csv and index.html.")
     fixed: list[str] = Field([], description="Other knobs that are set: preset=stable.")
     crossed: bool = Field(
         False, description="Every combination of the values, not one knob at a time."
@@ -141,9 +141,6 @@ class Study(BaseModel):
         writer.writerows(table)
         write_file(self.out / "takes.csv", text.getvalue().encode(), "out")
         found = page.curves(table, knobs)
-        if found:
-            markdown = "\n\n".join(map(page.as_markdown, found)) + "\n"
-            write_file(self.out / "curves.md", markdown.encode(), "out")
         study = page.Heading(shlex.join(["valle-serve", *sys.argv[1:]]), len(table), lines, sounds)
         write_file(self.out / "index.html", page.as_page(found, study).encode(), "out")
         for curve in found:

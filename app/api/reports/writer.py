@@ -6,10 +6,12 @@ sleeps between two.
 """
 
 import asyncio
+import csv
+import io
 import math
 from collections.abc import AsyncIterator, Iterator, Sequence
 from time import perf_counter
-from typing import Any, Final, Literal
+from typing import Any, AnyStr, Final, Literal, TypeAlias
 
 import numpy as np
 from pydantic import TypeAdapter
@@ -38,24 +40,28 @@ _SPOKEN: Final = TypeAdapter(SpokenUtterance)
 _NOT_TEXT: Final = {"codes", "pause_after_s", "trace", "memory"}
 
 
+TableForm: TypeAlias = Literal["csv", "jsonl", "parquet"]
+
+
 class ReportWriter:
     """Builds the pieces of all reports of an application in turn."""
 
     def __init__(self) -> None:
         self._turn = asyncio.Lock()
 
-    async def write(self, pieces: Iterator[str]) -> AsyncIterator[str]:
-        """Yield pieces, taking turns with other reports."""
+    async def write(self, pieces: Iterator[AnyStr]) -> AsyncIterator[AnyStr]:
+        """Yield pieces, but for empty ones, taking turns with other reports."""
         while True:
             async with self._turn:
                 piece, took_s = await asyncio.to_thread(_timed, pieces)
                 if piece is None:
                     return
                 await asyncio.sleep(_REST * took_s)
-            yield piece
+            if piece:
+                yield piece
 
 
-def _timed(pieces: Iterator[str]) -> tuple[str | None, float]:
+def _timed(pieces: Iterator[AnyStr]) -> tuple[AnyStr | None, float]:
     """Return the next piece, None at the end, and the seconds it took."""
     began_s = perf_counter()
     return next(pieces, None), perf_counter() - began_s
@@ -77,21 +83,42 @@ def report_pieces(job: SpeechJob, outcome: Outcome) -> Iterator[str]:
     yield "]}"
 
 
-def token_pieces(outcome: Outcome, form: Literal["csv", "jsonl"]) -> Iterator[str]:
+def token_pieces(outcome: Outcome, form: TableForm) -> Iterator[bytes]:
     """Yield the tokens of a traced speech in pieces: a row a draw, with its utterance's number."""
-    traces = [(number, one.trace) for number, one in enumerate(outcome.utterances) if one.trace]
-    if form == "csv" and traces:
-        yield ",".join(["utterance", *traces[0][1]]) + "\n"
-    for number, trace in traces:
-        for rows in _token_rows(trace):
-            if form == "jsonl":
-                yield "".join(
-                    to_json({"utterance": number, **row}, inf_nan_mode="null").decode() + "\n"
-                    for row in rows
-                )
-            else:
-                cells = ([number, *map(_cell, row.values())] for row in rows)
-                yield "".join(",".join(map(str, line)) + "\n" for line in cells)
+    pieces = (
+        [{"utterance": number, **row} for row in rows]
+        for number, one in enumerate(outcome.utterances)
+        for rows in _token_rows(one.trace or {})
+    )
+    if form == "jsonl":
+        for rows in pieces:
+            yield b"".join(to_json(row, inf_nan_mode="null") + b"\n" for row in rows)
+        return
+    plain = ([{name: _cell(cell) for name, cell in row.items()} for row in rows] for rows in pieces)
+    yield from _csv_pieces(plain) if form == "csv" else _parquet_pieces(plain)
+
+
+def _csv_pieces(pieces: Iterator[list[dict[str, Any]]]) -> Iterator[bytes]:
+    for number, rows in enumerate(pieces):
+        text = io.StringIO()
+        table = csv.DictWriter(text, rows[0], lineterminator="\n")
+        if not number:
+            table.writeheader()
+        table.writerows(rows)
+        yield text.getvalue().encode()
+
+
+def _parquet_pieces(pieces: Iterator[list[dict[str, Any]]]) -> Iterator[bytes]:
+    """Yield nothing for each piece that was read, and then the whole file."""
+    from pyarrow import BufferOutputStream, Table, concat_tables, parquet
+
+    tables = [Table.from_pylist([])]
+    for rows in pieces:
+        tables.append(Table.from_pylist(rows))
+        yield b""
+    file = BufferOutputStream()
+    parquet.write_table(concat_tables(tables, promote_options="default"), file)
+    yield file.getvalue().to_pybytes()
 
 
 def _token_rows(trace: TraceColumns) -> Iterator[list[dict[str, Any]]]:
@@ -102,11 +129,10 @@ def _token_rows(trace: TraceColumns) -> Iterator[list[dict[str, Any]]]:
 
 
 def _cell(value: Any) -> Any:
-    """Return a value as CSV has it: nothing for no number, and a list as JSON in quotes."""
+    """Return a value as a table has it: None for no number, and a list as JSON."""
     if isinstance(value, list):
-        shown = to_json(value, inf_nan_mode="null").decode().replace('"', '""')
-        return f'"{shown}"'
-    return "" if isinstance(value, float) and not math.isfinite(value) else value
+        return to_json(value, inf_nan_mode="null").decode()
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def utterance_pieces(spoken: SpokenUtterance, speed: float, **more: Any) -> Iterator[str]:

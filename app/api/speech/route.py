@@ -1,6 +1,7 @@
 """Routes that speak a text, and that report or repeat a recent speech. They never block."""
 
 import hashlib
+import importlib.util
 from contextlib import suppress
 from dataclasses import replace
 from time import monotonic
@@ -12,7 +13,7 @@ from starlette.responses import StreamingResponse
 from app.api.errors import CLIENT_CLOSED
 from app.api.gate.admission import client_of
 from app.api.reports.recent import Failure, RecentSpeeches, SpeechReport
-from app.api.reports.writer import ReportWriter, report_pieces, token_pieces
+from app.api.reports.writer import ReportWriter, TableForm, report_pieces, token_pieces
 from app.api.requests import (
     EngineDep,
     body_schema,
@@ -24,9 +25,9 @@ from app.api.requests import (
     output_of,
 )
 from app.api.responses import (
-    NDJSON,
     SPEECH_OR_CODES,
     SPEECH_RESPONSES,
+    TABLES,
     TEXT_RESPONSES,
     error_responses,
 )
@@ -216,10 +217,11 @@ async def get_speech(
     speech_id: SpeechId,
     recent: RecentDep,
     form: Annotated[
-        Literal["json", "csv", "jsonl"],
+        Literal["json"] | TableForm,
         Query(
             alias="format",
-            description="The report, or the tokens of its trace alone: a row each draw of level 0.",
+            description="The report, or the tokens of its trace alone: a row each draw of level 0."
+            " parquet needs the service's extra of that name.",
         ),
     ] = "json",
 ) -> Response:
@@ -229,8 +231,11 @@ async def get_speech(
     if form != "json":
         if not any(one.trace for one in outcome.utterances):
             raise InvalidRequest("the speech has no trace; ask with trace: true", param="format")
+        if form == "parquet" and importlib.util.find_spec("pyarrow") is None:
+            cure = "install the extra parquet (scripts/install parquet), or ask for csv or jsonl"
+            raise InvalidRequest(f"the service cannot write Parquet: {cure}", param="format")
         tokens = writer.write(token_pieces(outcome, form))
-        return StreamingResponse(tokens, media_type={"csv": "text/csv"}.get(form, NDJSON))
+        return StreamingResponse(tokens, media_type=TABLES[form])
     body = writer.write(report_pieces(job, outcome))
     return StreamingResponse(body, media_type="application/json")
 

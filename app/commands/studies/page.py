@@ -97,12 +97,6 @@ def _faults(
             yield f"most takes fail at {values[place]}"
 
 
-def as_markdown(curve: Curve) -> str:
-    """Return the figures of a curve as a table."""
-    head, *body = (f"| {' | '.join(row)} |" for row in _figures(curve))
-    return "\n".join([head, "| --- " * (1 + len(curve.points)) + "|", *body])
-
-
 def _figures(curve: Curve) -> Iterator[list[str]]:
     """Yield the cells of a curve's table, the head first."""
     yield [curve.knob, *curve.points]

@@ -14,7 +14,7 @@ import pytest
 
 from app.cli import main
 from app.commands.studies.grid import read_varied, settings_of
-from app.commands.studies.page import Heading, as_markdown, as_page, as_svg, curves
+from app.commands.studies.page import Heading, as_page, as_svg, curves
 from app.commands.studies.race import Goal
 from app.storage.preset_files import read_presets
 
@@ -48,8 +48,8 @@ def test_a_study_has_a_row_for_each_take_with_its_measures(tmp_path: Path) -> No
         assert float(row["seconds"]) > 0
         assert float(row["entropy"]) > 0
     page = (tmp_path / "index.html").read_text("utf-8")
-    assert page.count("<svg") == (tmp_path / "curves.md").read_text("utf-8").count("seconds") * 7
-    assert "| 0.5 |" in (tmp_path / "curves.md").read_text("utf-8")
+    assert page.count("<svg") == 2 * 7
+    assert "<td>0.5</td>" in page
 
 
 def test_an_interrupted_study_that_is_resumed_gives_the_same_table(tmp_path: Path) -> None:
@@ -222,5 +222,5 @@ def test_an_interval_is_over_sentences() -> None:
     narrow, wide = curve.points["seconds"]
     assert (narrow.low, narrow.value, narrow.high) == (1.0, 1.0, 1.0)
     assert (wide.low, wide.value, wide.high) == (1.0, 2.0, 3.0)
-    assert "| 1 | 2 [1, 3] |" in as_markdown(curve)
+    assert "<td>2 [1, 3]</td>" in as_page([curve], Heading("valle-serve study", 4))
     assert as_svg(curve, "seconds").count("<path") == 2
