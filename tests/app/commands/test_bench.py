@@ -85,23 +85,3 @@ def test_it_measures_a_running_server(
     figures = _measured(tmp_path, "--url", str(toy_server.base_url))
     assert figures["server"] == str(toy_server.base_url)
     _check(figures, capsys.readouterr().out)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--at-once", "0"], "at-once.0: Input should be greater than 0"),
-        (["--url", "http://127.0.0.1:9"], "url: http://127.0.0.1:9: "),
-        (["--url", "nothing"], "url: nothing: "),
-        (["--url", "http://127.0.0.1:9", "--model", "x"], "model: the server has its own"),
-        (["--key", "secret"], "key: only a server takes a key"),
-        (["--model", "/nowhere"], "model: /nowhere"),
-        (["-o", "/nowhere/a.json"], "out: /nowhere is not a folder"),
-    ],
-)
-def test_what_cannot_be_measured_is_one_line_and_status_2(
-    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["bench", *arguments]) == 2
-    (said,) = capsys.readouterr().err.strip().splitlines()
-    assert message in said

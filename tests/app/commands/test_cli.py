@@ -167,6 +167,9 @@ def test_every_command_has_help(name, capsys):
     assert f"usage: valle-serve {name} " in capsys.readouterr().out
 
 
+NOBODY = "http://127.0.0.1:9"
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -182,6 +185,26 @@ def test_every_command_has_help(name, capsys):
         (["speak", "?!", "-o", "a.wav"], "input: "),
         (["speak", "Hello.", "-o", "a.wav", "--model", "/nowhere"], "model: /nowhere"),
         (["speak", "Hello.", "-o", "/nowhere/a.wav"], "out: /nowhere is not a folder"),
+        (["speak", "Hello.", "-o", "a.xyz"], "out: .xyz is not a known format; choose one of mp3,"),
+        (["speak", "-o", "a.wav"], "input: give either a text"),
+        (["speak", "Hello.", "-f", "a.txt", "-o", "a.wav"], "input: give either a text"),
+        (["speak", "-f", "/nowhere", "-o", "a.wav"], "file: /nowhere: No such file"),
+        (["speak", "-f", "/dev/null", "-o", "a.wav"], "input: the text is empty"),
+        (["speak", "Hello\x07.", "-o", "a.wav"], "input: "),
+        (["speak", "Hello. \N{CJK UNIFIED IDEOGRAPH-4E00}.", "-o", "a.wav"], "input: sentence 2: "),
+        (["speak", "Hello.", "-o", "-", "--trace"], "trace: the report is written beside a file"),
+        (["speak", "Hello.", "-o", "a.wav", "--stream"], "unrecognized arguments: --stream"),
+        (["speak", "Hello.", "-o", "a.wav", "--url", NOBODY], f"url: {NOBODY}: "),
+        (["speak", "Hello.", "--play"], "play: no player is installed; install one of pw-play,"),
+        (["bench", "--at-once", "0"], "at-once.0: Input should be greater than 0"),
+        (["bench", "--url", NOBODY], f"url: {NOBODY}: "),
+        (["bench", "--url", "nothing"], "url: nothing: "),
+        (["bench", "--url", NOBODY, "--model", "x"], "model: the server has its own"),
+        (["bench", "--key", "secret"], "key: only a server takes a key"),
+        (["bench", "--model", "/nowhere"], "model: /nowhere"),
+        (["bench", "-o", "/nowhere/a.json"], "out: /nowhere is not a folder"),
+        (["serve", "--api-keys", "short"], "api_keys: entry 1"),
+        (["serve", "--api-keys-file", "/nowhere"], "api_keys_file: /nowhere: No such file"),
         (["serve", "--port", "99999"], "port: Input should be less"),
         (["serve", "--presets", "/nowhere.json"], "presets: /nowhere.json: No such file"),
         (["speak", "Hello.", "-o", "a.wav", "--preset", "loud"], "preset: unknown preset 'loud'"),
@@ -202,13 +225,14 @@ def test_what_cannot_be_done_is_one_line_and_status_2(
     tmp_path, monkeypatch, capsys, arguments, message
 ):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", str(tmp_path))  # where no player is
     assert main(arguments) == 2
     said = capsys.readouterr().err.strip()
     assert message in said
     assert "Traceback" not in said
     if arguments:
         assert len(said.splitlines()) == 1
-    assert not list(tmp_path.iterdir())
+    assert not [one for one in tmp_path.iterdir() if one.is_file()]
 
 
 def test_a_misspelt_variable_stops_every_command(monkeypatch, capsys):

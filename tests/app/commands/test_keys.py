@@ -25,15 +25,3 @@ def test_a_new_key_is_let_in_by_its_line_and_told_by_nothing_else(tmp_path, caps
 def test_a_name_that_cannot_be_one_is_refused(name, capsys) -> None:
     assert main(["keys", "new", "--", name] if name.startswith("-") else ["keys", "new", name]) == 2
     assert "name" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("flag", "value", "message"),
-    [
-        ("--api-keys", "short", "api_keys: entry 1"),
-        ("--api-keys-file", "/nowhere", "api_keys_file: /nowhere: No such file"),
-    ],
-)
-def test_serve_does_not_start_with_keys_that_cannot_be_used(flag, value, message, capsys) -> None:
-    assert main(["serve", flag, value]) == 2
-    assert message in capsys.readouterr().err

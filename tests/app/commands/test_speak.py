@@ -304,34 +304,6 @@ def test_no_sound_is_written_to_a_terminal(
     assert "stdout is a terminal" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["Hello.", "-o", "a.xyz"], "out: .xyz is not a known format; choose one of mp3,"),
-        (["-o", "a.wav"], "input: give either a text"),
-        (["Hello.", "-f", "a.txt", "-o", "a.wav"], "input: give either a text"),
-        (["-f", "/nowhere", "-o", "a.wav"], "file: /nowhere: No such file"),
-        (["-f", "/dev/null", "-o", "a.wav"], "input: the text is empty"),
-        (["Hello\x07.", "-o", "a.wav"], "input: "),
-        (["Hello. \N{CJK UNIFIED IDEOGRAPH-4E00}.", "-o", "a.wav"], "input: sentence 2: "),
-        (["Hello.", "-o", "-", "--trace"], "trace: the report is written beside a file"),
-        (["Hello.", "-o", "a.wav", "--stream"], "unrecognized arguments: --stream"),
-    ],
-)
-def test_what_cannot_be_done_is_one_line_and_status_2(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    arguments: list[str],
-    message: str,
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert main(["speak", *arguments]) == 2
-    (said,) = capsys.readouterr().err.strip().splitlines()
-    assert message in said
-    assert not (tmp_path / "a.wav").exists()
-
-
 def test_a_file_that_cannot_be_written_is_a_failure_and_leaves_nothing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -178,7 +178,8 @@ def test_a_key_has_only_so_much_in_work() -> None:
         speaking.let(4)
         asking.join()
         assert [answer.status_code for answer in answers] == [200]
-        assert client.post("/tts", json={"input": "a"}, headers=bearer(ALICE)).status_code == 200
+        body = {"input": "a"}  # a place is given back after the last byte
+        until(lambda: client.post("/tts", json=body, headers=bearer(ALICE)).status_code == 200)
 
 
 @pytest.mark.parametrize("ending", ["done", "cancel", "leave"])

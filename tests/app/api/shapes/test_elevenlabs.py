@@ -1,35 +1,22 @@
-"""ElevenLabs' and Kokoro-FastAPI's shapes, on a real server with the built-in voice."""
+"""ElevenLabs' shapes, on a real server with the built-in voice."""
 
 import json
 from base64 import b64decode
-from collections.abc import Iterator
+from contextlib import nullcontext, suppress
 from io import BytesIO
 from typing import Any
 
 import httpx
 import pytest
 import soundfile
-from websockets.exceptions import ConnectionClosed
+from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 
-from app.main import create_app
-from app.settings import Settings
-from tests.app.tools.serving import served
+from tests.app.tools.live_client import serving
 
 KEY = "a-key-that-is-long-enough"
 TEXT = "Hello there. We won."
 WRITTEN = "Hello there. We won. "
-
-
-@pytest.fixture(scope="module")
-def builtin(tmp_path_factory) -> Iterator[httpx.Client]:
-    voices = str(tmp_path_factory.mktemp("voices"))
-    settings = Settings(device="cpu", voices=voices, api_keys=f"me:{KEY}")
-    with served(create_app(settings), until_ready=False) as client:
-        client.headers["xi-api-key"] = KEY
-        while client.get("/ready").status_code != 200:
-            pass
-        yield client
 
 
 def post(client: httpx.Client, path: str = "", **fields: Any) -> httpx.Response:
@@ -43,7 +30,6 @@ def test_whole_and_streamed_speech_are_ours(builtin) -> None:
     ours = builtin.post(
         "/v1/audio/speech",
         json={"input": TEXT, "seed": 1, "voice": "heart", "response_format": "pcm"},
-        headers={"authorization": f"Bearer {KEY}"},
     )
     for path in ("", "/stream"):
         answer = post(builtin, path, **wanted, voice_settings={"stability": 0.5})
@@ -83,7 +69,7 @@ def test_text_in_pieces_is_spoken_over_the_websocket_with_its_alignment(builtin)
     url = str(builtin.base_url.copy_with(scheme="ws")).rstrip("/")
     url += "/v1/text-to-speech/heart/stream-input?output_format=pcm_24000&model_id=eleven_v3"
     sound, characters = b"", ""
-    with connect(url, additional_headers={"xi-api-key": KEY}) as socket:
+    with connect(url) as socket:
         for text in (" ", "Hello ", "there. We ", "won. ", ""):
             socket.send(json.dumps({"text": text, "try_trigger_generation": True}))
         while not (message := json.loads(socket.recv(timeout=60)))["isFinal"]:
@@ -130,7 +116,7 @@ def test_what_cannot_be_is_refused_by_name(builtin, path, fields, status, param)
 )
 def test_a_session_that_cannot_be_is_closed_with_the_reason(builtin, path, messages) -> None:
     url = str(builtin.base_url.copy_with(scheme="ws")).rstrip("/") + "/v1/text-to-speech/" + path
-    with connect(url, additional_headers={"xi-api-key": KEY}) as socket:
+    with connect(url) as socket:
         for message in messages:
             socket.send(message)
         assert json.loads(socket.recv(timeout=60))["message"]
@@ -140,31 +126,14 @@ def test_a_session_that_cannot_be_is_closed_with_the_reason(builtin, path, messa
     assert closed.value.rcvd.code == 1008
 
 
-@pytest.mark.weights
-def test_a_wrong_key_is_refused(builtin) -> None:
-    answer = builtin.post(
-        "/v1/text-to-speech/heart",
-        json={"text": "Hi."},
-        headers={"xi-api-key": "another-key-12345"},
-    )
-    assert answer.status_code == 401
-
-
-@pytest.mark.weights
-@pytest.mark.parametrize("stream", [True, False])
-def test_captions_are_kokoro_s(builtin, stream) -> None:
-    wanted = {"model": "tts-1", "input": TEXT, "voice": "heart", "response_format": "wav"}
-    answer = builtin.post(
-        "/dev/captioned_speech",
-        json=wanted | {"stream": stream, "seed": 1, "return_timestamps": True},
-        headers={"authorization": f"Bearer {KEY}"},
-    )
-    assert answer.status_code == 200, answer.text
-    parts = [json.loads(line) for line in answer.text.splitlines()]
-    assert {part["audio_format"] for part in parts} == {"wav"}
-    assert b"".join(b64decode(part["audio"]) for part in parts)[:4] == b"RIFF"
-    words = [word for part in parts for word in part["timestamps"]]
-    assert [word["word"] for word in words] == WRITTEN.split()
-    assert all(word["start_time"] <= word["end_time"] for word in words)
-    refused = builtin.post("/dev/captioned_speech", json=wanted | {"voice": "nobody"})
-    assert refused.status_code == 404
+def test_a_key_is_sent_in_their_header() -> None:
+    with serving(api_keys=f"me:{KEY}") as (client, _):
+        url = str(client.base_url.copy_with(scheme="ws")).rstrip("/")
+        for key, status in ((KEY, 200), ("another-key-12345", 401)):
+            sent = {"xi-api-key": key}
+            answer = client.post("/v1/text-to-speech/default", json={"text": "Hi."}, headers=sent)
+            assert answer.status_code == status
+            with suppress(InvalidStatus) if status == 401 else nullcontext():
+                path = "/v1/text-to-speech/default/stream-input"
+                with connect(url + path, additional_headers=sent):
+                    assert status == 200

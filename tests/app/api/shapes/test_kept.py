@@ -85,6 +85,7 @@ def test_a_client_that_leaves_frees_its_job(client, speaking, path, fields) -> N
 def test_captions_cannot_be_events_or_go_on_from_nothing(client) -> None:
     for fields, status, param in (
         ({"stream_format": "sse"}, 422, "stream_format"),
+        ({"voice": "nobody"}, 404, "voice"),
         ({"voice_aliases": {}}, 422, "voice_aliases"),
         ({"continue_from": {"id": "nobody", "frame": 1}}, 404, "id"),
     ):

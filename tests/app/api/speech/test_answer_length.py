@@ -170,7 +170,7 @@ def test_a_whole_answer_that_is_not_read_is_cut_off_and_gives_its_place_back() -
             until(lambda: app.state.whole_samples.taken)
             assert app.state.admission.working == 1
             until(lambda: not app.state.whole_samples.taken)
-            assert app.state.admission.working == 0
+            until(lambda: not app.state.admission.working)
             reader.settimeout(20)
             got = 0
             with suppress(ConnectionError):

@@ -148,6 +148,7 @@ def test_a_client_that_takes_nothing_pauses_its_job_and_then_loses_it():
             until(lambda: engine.finished == {"cancelled": 1})
             assert speaking.frames_made[name] < len(text)
             assert client.post("/tts", json={"input": "next"}).status_code == 200
+        until(lambda: client.get(f"/v1/audio/speech/{name}").status_code == 200)
         report = client.get(f"/v1/audio/speech/{name}").json()
         assert (report["finish_reason"], report["error"]["code"]) == ("cancelled", "reader_stalled")
 

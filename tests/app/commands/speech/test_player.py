@@ -47,14 +47,6 @@ def test_every_player_gets_the_samples(
     assert (said[:4] == b"RIFF") is (name in {"afplay", "ffplay"})
 
 
-def test_without_a_player_it_is_said_which_there_are(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-    assert main(["speak", "Hello.", "--play"]) == 2
-    assert "play: no player is installed; install one of pw-play," in capsys.readouterr().err
-
-
 def test_a_player_that_ends_early_is_a_failure(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

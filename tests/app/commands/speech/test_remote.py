@@ -1,7 +1,6 @@
 """`valle-serve speak --url` gives what the server gives, and says why where it does not."""
 
 import json
-import socket
 from pathlib import Path
 
 import httpx
@@ -85,13 +84,3 @@ def test_what_the_server_refuses_is_one_line_and_status_2(
     (said,) = capsys.readouterr().err.strip().splitlines()
     assert message in said
     assert not out.exists()
-
-
-def test_where_nobody_answers_it_is_said(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
-    command = ["speak", "Hello.", "-o", str(tmp_path / "a.wav")]
-    assert main([*command, "--url", f"http://127.0.0.1:{port}"]) == 2
-    assert f"url: http://127.0.0.1:{port}: " in capsys.readouterr().err
