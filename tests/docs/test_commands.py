@@ -19,14 +19,14 @@ from app.main import create_app
 from app.settings import Settings
 from tests.app.tools.serving import served
 from tests.conftest import ROOT
+from tests.docs.pages import ADDRESS, blocks
 from tests.speech_like import packed, speech_like
 from tests.toy.make_public import make_public
 from tests.toy.make_toy import make
 
 pytestmark = pytest.mark.slow
 
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
-ADDRESS = "127.0.0.1:8000"
+PAGES = ["README.md", "CONTRIBUTING.md", *sorted(f"docs/{p.name}" for p in ROOT.glob("docs/*.md"))]
 
 HERE = {
     'valle-serve speak "Hello there." -o hello.wav',
@@ -121,8 +121,7 @@ def commands() -> Iterator[str]:
     """Yield each command once, as typed but for where the program lies and what it is told of."""
     seen = set()
     for page in PAGES:
-        text = page.read_text("utf-8")
-        for block in re.findall(r"^```sh\n(.*?)^```$", text, flags=re.MULTILINE | re.DOTALL):
+        for block in blocks(page, "sh"):
             for line in _joined(block):
                 command = re.sub(r"\s{2,}#.*$", "", line).replace(".venv/bin/", "")
                 command = re.sub(r"\s+", " ", command)
@@ -224,8 +223,7 @@ def test_a_command_does_what_the_page_tells(command: str, folder: Path, address:
 def test_what_open_webui_sees(folder: Path, address: str) -> None:
     if shutil.which("curl") is None:
         pytest.skip("no curl")
-    text = (ROOT / "docs" / "open-webui.md").read_text("utf-8")
-    (block,) = re.findall(r"^```sh\n(.*?)^```$", text, flags=re.MULTILINE | re.DOTALL)
+    (block,) = blocks("docs/open-webui.md", "sh")
     seen = _in_a_shell(block.replace(ADDRESS, address))
     assert '"alloy"' in seen
     assert '"tts-1"' in seen
@@ -236,6 +234,5 @@ def test_what_open_webui_sees(folder: Path, address: str) -> None:
 def test_the_way_to_a_trace_leads_to_one(address: str) -> None:
     if shutil.which("curl") is None:
         pytest.skip("no curl")
-    text = (ROOT / "docs" / "trace.md").read_text("utf-8")
-    (block,) = re.findall(r"^```sh\n(id=.*?)^```$", text, flags=re.MULTILINE | re.DOTALL)
+    (block,) = (one for one in blocks("docs/trace.md", "sh") if one.startswith("id="))
     assert '"tokens"' in _in_a_shell(block.replace(ADDRESS, address))

@@ -15,18 +15,15 @@ from app.cli import COMMANDS, main
 from app.settings import Settings
 from tests.conftest import ROOT
 from tests.deploy.container_files import compose, parsed, text
+from tests.docs.pages import blocks
 
 PAGES = ("docs/cli.md", "docs/quick-start.md", "docs/gpu-host.md")
 SERVICES = compose("docker-compose.yml", "docker-compose.observability.yml")["services"]
 
 
-def _blocks(page: str, language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```$", text(page), flags=re.MULTILINE | re.DOTALL)
-
-
 def _lines(first: str) -> list[list[str]]:
     """Return the words of each command whose program is so named, from its name on."""
-    scripts = [block.replace("\\\n", " ") for page in PAGES for block in _blocks(page, "sh")]
+    scripts = [block.replace("\\\n", " ") for page in PAGES for block in blocks(page, "sh")]
     commands = [
         part for script in scripts for line in script.splitlines() for part in line.split("|")
     ]
@@ -127,7 +124,7 @@ def test_variables_are_settings_or_those_of_compose(page: str) -> None:
         assert f"# {name}=" in example
 
 
-@pytest.mark.parametrize("block", _blocks("docs/gpu-host.md", "yaml"))
+@pytest.mark.parametrize("block", blocks("docs/gpu-host.md", "yaml"))
 def test_overrides_are_valid(block: str, tmp_path: Path) -> None:
     override = tmp_path / "override.json"
     override.write_text(json.dumps(parsed(block)))

@@ -2,14 +2,12 @@
 
 import contextlib
 import io
-import re
 
 import pytest
 
-from tests.conftest import ROOT
+from tests.docs.pages import blocks
 
-PAGE = (ROOT / "docs" / "library.md").read_text("utf-8")
-PROGRAMS = re.findall(r"^```python\n(.*?)^```$", PAGE, flags=re.MULTILINE | re.DOTALL)
+PROGRAMS = blocks("docs/library.md", "python")
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=["alone", "transformers"])

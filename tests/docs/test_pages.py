@@ -8,6 +8,7 @@ import pytest
 
 from scripts import gen_docs
 from tests.conftest import ROOT
+from tests.docs.pages import blocks
 
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("weights/*.md")])
 READER_PAGES = ["README.md", "CONTRIBUTING.md"]
@@ -18,13 +19,8 @@ def _page(name: str) -> str:
     return (ROOT / name).read_text(encoding="utf-8")
 
 
-def _fences(text: str, language: str = "") -> list[str]:
-    blocks = re.findall(r"^```(\w*)\n(.*?)^```$", text, flags=re.MULTILINE | re.DOTALL)
-    return [block for tongue, block in blocks if tongue == language]
-
-
 def _tree() -> list[str]:
-    return next(block for block in _fences(_page("README.md")) if "samplers/" in block).splitlines()
+    return next(block for block in blocks("README.md") if "samplers/" in block).splitlines()
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
@@ -52,7 +48,7 @@ def test_tree_of_readme_is_whole() -> None:
 
 @pytest.mark.parametrize("page", READER_PAGES)
 def test_scripts_named_exist_and_run(page: str) -> None:
-    named = {script for block in _fences(_page(page), "sh") for script in SCRIPTS.findall(block)}
+    named = {script for block in blocks(page, "sh") for script in SCRIPTS.findall(block)}
     assert named
     for script in named:
         assert (ROOT / script).stat().st_mode & 0o111, script

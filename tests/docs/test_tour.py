@@ -1,11 +1,9 @@
 """docs/tour.md can be taken: its breakpoints are hit in order, and its change does what it says."""
 
 import json
-import os
 import re
 import shlex
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
@@ -13,28 +11,12 @@ import pytest
 
 from scripts.follow import STOPS
 from tests.conftest import ROOT
+from tests.docs.pages import blocks, run
 from tests.toy.make_toy import make
 
 PAGE = (ROOT / "docs" / "tour.md").read_text("utf-8")
 ROWS = re.findall(r"^\| (\d+) \| `([\w/]+\.py)` \| `([\w.]+)` \| ([\w ]+) \|", PAGE, re.MULTILINE)
 CHANGED = "samplers/ops/filters.py"
-
-
-def _run(
-    words: list[str], home: Path, cwd: Path, model: Path, *, stdin: str = "", status: int = 0
-) -> str:
-    environment = {
-        **os.environ,
-        "PYTHONPATH": str(home),
-        "NO_PROXY": "127.0.0.1",
-        "TTS_MODEL": str(model),
-        "TTS_DEVICE": "cpu",
-    }
-    done = subprocess.run(
-        words, cwd=cwd, env=environment, input=stdin, capture_output=True, text=True, timeout=280
-    )
-    assert done.returncode == status, done.stdout + done.stderr
-    return done.stdout
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +32,7 @@ def test_the_table_is_that_of_the_debugger() -> None:
 @pytest.mark.slow
 def test_every_breakpoint_is_hit_in_its_order_and_thread(model: Path, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "scripts.follow"]
-    out = _run(command, ROOT, tmp_path, model, stdin="c\n" * len(STOPS))
+    out = run(command, tmp_path, model=model, typed="c\n" * len(STOPS))
     hit = re.findall(r"stop (\d+) of \d+: (\S+) (\S+), thread (\S+)", out)
     assert [(file, name) for _, file, name, _ in hit] == list(STOPS)
     threads = {told: thread for (*_, told), (*_, thread) in zip(ROWS, hit, strict=True)}
@@ -80,12 +62,12 @@ def checkout(tmp_path: Path) -> Path:
 
 def _kept(home: Path, cwd: Path, model: Path) -> float:
     """Return what the second command prints after the first."""
-    (block,) = (one for one in re.findall(r"```sh\n(.*?)```", PAGE, re.DOTALL) if "--trace" in one)
+    (block,) = (one for one in blocks("docs/tour.md", "sh") if "--trace" in one)
     printed = ""
     for line in block.splitlines():
         program, *words = shlex.split(line)
         module = ["-m", "app"] if program.endswith("valle-serve") else []
-        printed = _run([sys.executable, *module, *words], home, cwd, model)
+        printed = run([sys.executable, *module, *words], cwd, home=home, model=model)
     assert (
         json.loads((cwd / "hello.wav.json").read_text("utf-8"))["request"]["params"]["top_p"] == 0.5
     )
@@ -102,4 +84,4 @@ def test_the_change_shows_in_the_trace_and_fails_its_test(
     assert _kept(checkout, after, model) < _kept(ROOT, before, model)
     (test,) = re.findall(r"^scripts/test (\S+)$", PAGE, flags=re.MULTILINE)
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", test]
-    assert "FAILED" in _run(command, checkout, checkout, model, status=1)
+    assert "FAILED" in run(command, checkout, home=checkout, model=model, status=1)

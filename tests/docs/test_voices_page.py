@@ -1,10 +1,8 @@
 """What docs/voices.md tells a reader to type works, with the toy model."""
 
 import json
-import os
 import re
 import shutil
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,15 +16,12 @@ from app.main import create_app
 from app.settings import Settings
 from tests.app.tools.serving import served
 from tests.conftest import ROOT
+from tests.docs.pages import ADDRESS, blocks, run
 from tests.speech_like import packed, speech_like
 from tests.toy.make_toy import make
 
-PAGE = (ROOT / "docs" / "voices.md").read_text(encoding="utf-8")
-ADDRESS = "127.0.0.1:8000"
-
-
-def _blocks(language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```$", PAGE, flags=re.MULTILINE | re.DOTALL)
+NAME = "docs/voices.md"
+PAGE = (ROOT / NAME).read_text(encoding="utf-8")
 
 
 @pytest.fixture
@@ -45,51 +40,36 @@ def address(here: Path) -> Iterator[str]:
         yield f"127.0.0.1:{client.base_url.port}"
 
 
-def _run(command: list[str], here: Path) -> str:
-    environment = {
-        **os.environ,
-        "PYTHONPATH": str(ROOT),
-        "NO_PROXY": "127.0.0.1",
-        "TTS_MODEL": str(here / "model"),
-        "TTS_VOICES": str(here / "voices"),
-    }
-    done = subprocess.run(
-        command, cwd=here, env=environment, timeout=120, capture_output=True, text=True, check=True
-    )
-    return done.stdout
-
-
 def test_what_curl_is_told_to_do_works(address: str, here: Path) -> None:
     if shutil.which("curl") is None:
         pytest.skip("no curl")
-    send, look_and_delete = (block for block in _blocks("sh") if "curl" in block)
-    sent = _run(["bash", "-euc", send.replace(ADDRESS, address)], here)
+    send, look_and_delete = (block for block in blocks(NAME, "sh") if "curl" in block)
+    sent = run(["bash", "-euc", send.replace(ADDRESS, address)], here)
     assert json.loads(sent)["id"] == "anna"
     assert "transcript" in json.loads(sent)
-    told = _run(["bash", "-euc", look_and_delete.replace(ADDRESS, address)], here)
+    told = run(["bash", "-euc", look_and_delete.replace(ADDRESS, address)], here)
     assert told.endswith('{"object":"audio.voice","id":"anna","deleted":true}')
 
 
 @pytest.mark.slow
 def test_the_openai_package_does_it(address: str, here: Path) -> None:
-    (program,) = _blocks("python")
-    _run([sys.executable, "-c", program.replace(ADDRESS, address)], here)
+    (program,) = blocks(NAME, "python")
+    run([sys.executable, "-c", program.replace(ADDRESS, address)], here)
     assert (here / "hello.mp3").stat().st_size > 1000
 
 
 @pytest.mark.slow
 def test_the_commands_work(here: Path) -> None:
-    (commands,) = (block for block in _blocks("sh") if "valle-serve" in block)
-    program = f"{sys.executable} -m app voices"
-    added, *_, removed = _run(
-        ["bash", "-euc", commands.replace("valle-serve voices", program)], here
-    ).splitlines()
+    (commands,) = (block for block in blocks(NAME, "sh") if "valle-serve" in block)
+    command = commands.replace("valle-serve voices", f"{sys.executable} -m app voices")
+    told = run(["bash", "-euc", command], here, model=here / "model")
+    added, *_, removed = told.splitlines()
     assert added.startswith("anna: 2.0 s")
     assert removed == "anna: deleted"
 
 
 def test_the_answer_shown_and_the_fields_told_are_those_there_are() -> None:
-    (answer,) = _blocks("json")
+    (answer,) = blocks(NAME, "json")
     shown = VoiceDetail.model_validate_json(answer)
     assert set(json.loads(answer)) == set(shown.model_dump())
     told = set(re.findall(r"`(\w+)`", "".join(re.findall(r"^\|([^|]*)\|", PAGE, re.MULTILINE))))
