@@ -220,3 +220,12 @@ class VocosConfig(_Config):
     )
     window: int = Field(1280, description="Samples of a frame's spectrum.")
     hop: int = Field(320, description="Samples in a frame.")
+
+    @property
+    def levels(self) -> int:
+        """K, the RVQ levels of the highest bit rate."""
+        return max(self.bandwidth_levels)
+
+
+AnyCodecConfig = CodecConfig | SpectralCodecConfig
+"""Configuration of a codec of either architecture."""

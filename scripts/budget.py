@@ -18,10 +18,10 @@ PRODUCT = ("app", "models", "samplers", "valle_serve")
 DOCUMENTED = (*PRODUCT, "cluster", "tools", "training", "benchmarks", "scripts", "examples")
 MOST_PARAMETERS = 6
 LIMITS = {
-    "lines": 41_400,
-    "code": 28_150,
+    "lines": 41_250,
+    "code": 28_050,
     "docstrings": 16.0,  # percent of the lines
-    "tests": 44_350,
+    "tests": 44_200,
     "names": 0,  # class names that are there twice
     "wide": 15,  # functions of more than `MOST_PARAMETERS`
     "folder": 17,  # files of the largest folder

@@ -5,7 +5,13 @@ from pathlib import Path
 
 from safetensors import SafetensorError
 
-from models.checkpoints.files import SUMS, CheckpointError, write_sums, write_tensors
+from models.checkpoints.files import (
+    SUMS,
+    CheckpointError,
+    check_numbers,
+    write_sums,
+    write_tensors,
+)
 from models.checkpoints.published.load import AS_FILED, Published, Switches, read_public
 
 
@@ -33,7 +39,7 @@ def convert(
     if description.exists() or list(target.glob("lm-*.safetensors")):
         raise CheckpointError(f"{target} holds a model already")
     found = read_public(source, switches, loras)
-    found.check_numbers()
+    check_numbers(found.tensors, str(found.path))
     partial = target / "lm.json.partial"
     weights, sums = target / "lm-1.safetensors", target / SUMS
     try:

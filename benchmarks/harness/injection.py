@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from models.codecs.encodec import EncodecStream
+from models.codecs.interface import CodecStream
 from models.valle import Valle
 
 Call = Callable[..., Any]
@@ -69,12 +69,12 @@ FAULTS = (
     ),
     Fault(
         "the codec raises",
-        EncodecStream,
+        CodecStream,
         "push",
         raises(RuntimeError("broken on purpose")),
         after_calls=4,
     ),
-    Fault("the codec gives NaN", EncodecStream, "push", no_numbers, after_calls=4),
+    Fault("the codec gives NaN", CodecStream, "push", no_numbers, after_calls=4),
     Fault(
         "the worker of level 0 is killed",
         Valle,
@@ -86,7 +86,7 @@ FAULTS = (
     ),
     Fault(
         "the worker of the codec is killed",
-        EncodecStream,
+        CodecStream,
         "push",
         raises(WorkerKilled("on purpose")),
         after_calls=4,

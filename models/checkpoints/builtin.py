@@ -115,7 +115,6 @@ def _read_codec(folder: Path) -> Encodec | SpectralCodec:
     """Load the codec of a folder without a look at its hash."""
     config = read_codec_config(folder)
     file = folder / "codec.safetensors"
-    codec: Encodec | SpectralCodec
     codec = SpectralCodec(config) if isinstance(config, SpectralCodecConfig) else Encodec(config)
     fill(codec, read_tensors([file]), str(file))
     if isinstance(codec, SpectralCodec) and (folder / PRIOR).exists():

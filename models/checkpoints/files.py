@@ -7,11 +7,13 @@ the format of `sha256sum`: corruption that leaves valid numbers would go unnotic
 import os
 import re
 import stat
-from collections.abc import Callable, Mapping, Sequence
-from hashlib import sha256
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from hashlib import file_digest, sha256
 from pathlib import Path
 from pickle import UnpicklingError
-from typing import TypeVar
+from types import MappingProxyType
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -37,25 +39,32 @@ class CheckpointError(ValueError):
     """Weights or their description are missing, damaged or unexpected; the message says which."""
 
 
+@contextmanager
+def _opened(path: Path) -> Iterator[Any]:
+    """Open a safetensors file; what is missing, truncated or no safetensors is refused."""
+    from safetensors import SafetensorError, safe_open
+
+    _check_readable(path)
+    try:
+        with safe_open(path, framework="pt") as file:
+            yield file
+    except (SafetensorError, OSError) as error:
+        raise CheckpointError(f"{path} is damaged or no safetensors file: {error}") from error
+
+
 def read_tensors(paths: Sequence[Path]) -> dict[str, Tensor]:
     """Return the tensors of several safetensors files as one mapping, in their stored dtype.
 
     Raises:
-        CheckpointError: A file is missing, truncated or no safetensors, or a name occurs twice.
+        CheckpointError: A name occurs twice.
     """
-    from safetensors import SafetensorError, safe_open
-
     tensors: dict[str, Tensor] = {}
     for path in paths:
-        _check_readable(path)
-        try:
-            with safe_open(path, framework="pt") as file:
-                for name in file.keys():  # noqa: SIM118 - not a mapping
-                    if name in tensors:
-                        raise CheckpointError(f"{path}: tensor {name} is in another file too")
-                    tensors[name] = file.get_tensor(name)
-        except (SafetensorError, OSError) as error:
-            raise CheckpointError(f"{path} is damaged or no safetensors file: {error}") from error
+        with _opened(path) as file:
+            for name in file.keys():  # noqa: SIM118 - not a mapping
+                if name in tensors:
+                    raise CheckpointError(f"{path}: tensor {name} is in another file too")
+                tensors[name] = file.get_tensor(name)
     return tensors
 
 
@@ -63,23 +72,17 @@ def read_header(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     """Return the tensors of a safetensors file, on the device "meta", and its metadata.
 
     Raises:
-        CheckpointError: The file is missing, truncated or no safetensors, or of unknown dtypes.
+        CheckpointError: A tensor has an unknown dtype.
     """
-    from safetensors import SafetensorError, safe_open
-
-    _check_readable(path)
     tensors: dict[str, Tensor] = {}
-    try:
-        with safe_open(path, framework="pt") as file:
-            for name in file.keys():  # noqa: SIM118 - not a mapping
-                part = file.get_slice(name)
-                dtype = _DTYPES.get(part.get_dtype())
-                if dtype is None:
-                    raise CheckpointError(f"{path}: tensor {name} is {part.get_dtype()}")
-                tensors[name] = torch.empty(part.get_shape(), dtype=dtype, device="meta")
-            return tensors, dict(file.metadata() or {})
-    except (SafetensorError, OSError) as error:
-        raise CheckpointError(f"{path} is damaged or no safetensors file: {error}") from error
+    with _opened(path) as file:
+        for name in file.keys():  # noqa: SIM118 - not a mapping
+            part = file.get_slice(name)
+            dtype = _DTYPES.get(part.get_dtype())
+            if dtype is None:
+                raise CheckpointError(f"{path}: tensor {name} is {part.get_dtype()}")
+            tensors[name] = torch.empty(part.get_shape(), dtype=dtype, device="meta")
+        return tensors, dict(file.metadata() or {})
 
 
 def _check_readable(path: Path) -> None:
@@ -91,31 +94,52 @@ def _check_readable(path: Path) -> None:
         raise CheckpointError(f"{path} ({mode}) is not readable by uid {os.geteuid()}")
 
 
+def check_tensors(
+    tensors: Mapping[str, Tensor],
+    wanted: Mapping[str, Sequence[int]],
+    source: str,
+    *,
+    optional: Mapping[str, Sequence[int]] = MappingProxyType({}),
+    ignored: Collection[str] = (),
+) -> None:
+    """Do nothing if all tensors are there and have the shapes that are wanted, even on "meta".
+
+    Raises:
+        CheckpointError: A tensor is missing, unknown or of another shape.
+    """
+    known = {**wanted, **optional}
+    missing = sorted(wanted.keys() - tensors.keys())
+    unknown = sorted(tensors.keys() - known.keys() - {*ignored})
+    for names, what in ((missing, "missing"), (unknown, "unknown")):
+        if names:
+            raise CheckpointError(f"{source}: tensor {names[0]} is {what} ({len(names)} in all)")
+    for name in sorted(tensors.keys() & known.keys()):
+        found, expected = list(tensors[name].shape), list(known[name])
+        if found != expected:
+            raise CheckpointError(f"{source}: tensor {name} has shape {found}, expected {expected}")
+
+
+def check_numbers(tensors: Mapping[str, Tensor], source: str) -> None:
+    """Do nothing if all numbers are finite.
+
+    Raises:
+        CheckpointError: A tensor holds NaN or infinity.
+    """
+    for name, tensor in tensors.items():
+        if not torch.isfinite(tensor).all():
+            raise CheckpointError(f"{source}: tensor {name} holds NaN or infinity")
+
+
 def fill(module: _Module, tensors: Mapping[str, Tensor], source: str) -> _Module:
     """Copy tensors into a module whose names match exactly; return it in eval mode.
 
-    Raises:
-        CheckpointError: A tensor is missing, unknown, of another shape, or not finite.
+    What does not fit is refused: see `check_tensors` and `check_numbers`.
     """
     wanted = module.state_dict()
-    missing, unknown = (
-        sorted(wanted.keys() - tensors.keys()),
-        sorted(tensors.keys() - wanted.keys()),
-    )
-    if missing:
-        raise CheckpointError(f"{source}: tensor {missing[0]} is missing ({len(missing)} in all)")
-    if unknown:
-        raise CheckpointError(f"{source}: tensor {unknown[0]} is unknown ({len(unknown)} in all)")
+    check_tensors(tensors, {name: tensor.shape for name, tensor in wanted.items()}, source)
+    check_numbers(tensors, source)
     for name, target in wanted.items():
-        found = tensors[name]
-        if found.shape != target.shape:
-            raise CheckpointError(
-                f"{source}: tensor {name} has shape {list(found.shape)},"
-                f" expected {list(target.shape)}"
-            )
-        if not torch.isfinite(found).all():
-            raise CheckpointError(f"{source}: tensor {name} holds NaN or infinity")
-        target.copy_(found)
+        target.copy_(tensors[name])
     return module.eval().requires_grad_(False)
 
 
@@ -140,8 +164,7 @@ def sha256_of(paths: Sequence[Path]) -> str:
     digest = sha256()
     for path in paths:
         with path.open("rb") as file:
-            while block := file.read(1 << 20):
-                digest.update(block)
+            file_digest(file, lambda: digest)
     return digest.hexdigest()
 
 

@@ -2,7 +2,7 @@
 
 SEANet convolutions and an LSTM around residual vector quantisation (Défossez et al. 2022,
 arXiv:2210.13438). All convolutions are causal, so decoding can be streamed exactly: each layer
-keeps the inputs that its next output needs. That state belongs to a stream (`EncodecStream`), not
+keeps the inputs that its next output needs. That state belongs to a stream (`CodecStream`), not
 to the shared weights, so any number of streams may use one codec.
 """
 
@@ -13,7 +13,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from models.codecs.quantizer import Quantizer, check_codes, check_samples
+from models.codecs.interface import Codec
+from models.codecs.quantizer import Quantizer, check_samples
 from models.codecs.streaming import DecoderState
 from models.config import CodecConfig
 
@@ -175,8 +176,13 @@ def _decoder_layers(config: CodecConfig) -> Iterator[nn.Module]:
     yield CausalConv(channels, 1, 7, pad_mode=pad)
 
 
-class Encodec(nn.Module):
-    """The codec; implements `models.codecs.interface.Codec`."""
+class Encodec(Codec):
+    """The codec.
+
+    With reflect padding the first sample depends on the first 7 frames.
+    """
+
+    config: CodecConfig
 
     def __init__(self, config: CodecConfig) -> None:
         super().__init__()
@@ -185,60 +191,18 @@ class Encodec(nn.Module):
         self.decoder = _LayerSequence(_decoder_layers(config))
         self.quantizer = Quantizer(config)
 
+    @property
+    def first_frames(self) -> int:
+        """How many frames must be known before there is a first sample."""
+        return 7 if self.config.pad_mode == "reflect" else 1
+
     @torch.inference_mode()
-    def encode(self, samples: Tensor) -> Tensor:
-        """Encode speech ``[N]`` float in [-1, 1] to ``[T, K]`` int64, T = ceil(N / hop)."""
+    def encode(self, samples: Tensor, *, as_it_is: bool = False) -> Tensor:  # noqa: ARG002
+        """Return codes; see `models.codecs.interface.Codec`."""
         check_samples(samples)
         latent = self.encoder((samples * self.config.gain)[None, None])
         return self.quantizer.encode(latent[0].T)
 
-    @torch.inference_mode()
-    def decode(self, codes: Tensor) -> Tensor:
-        """Decode codes ``[T, K']`` of a whole utterance to ``[T * hop]``; K' may be below K."""
-        check_codes(codes, self.config)
-        return self._decode(codes, None)
-
-    def stream(self) -> "EncodecStream":
-        """Return a new stream: push codes, get the samples that are complete."""
-        return EncodecStream(self)
-
     def sound(self, latent: Tensor, state: DecoderState | None = None) -> Tensor:
         """Return samples; see `models.codecs.interface.Codec`."""
         return self.decoder(latent.transpose(1, 2), state)[:, 0] / self.config.gain
-
-    def _decode(self, codes: Tensor, state: DecoderState | None) -> Tensor:
-        return self.sound(self.quantizer.decode(codes)[None], state)[0]
-
-
-class EncodecStream:
-    """Decodes one utterance in chunks, which joined equal `Encodec.decode` of the whole.
-
-    With reflect padding the first sample depends on the first 7 frames, so no samples are returned
-    until they are pushed or the stream is finished.
-    """
-
-    def __init__(self, codec: Encodec) -> None:
-        self._codec = codec
-        self._state = DecoderState()
-        self._pending: Tensor | None = None
-        self._frames_needed = 7 if codec.config.pad_mode == "reflect" else 1
-
-    @torch.inference_mode()
-    def push(self, codes: Tensor) -> Tensor:
-        """Append frames ``[T, K']``; return the samples ``[N]`` that are complete."""
-        check_codes(codes, self._codec.config)
-        if self._pending is not None:
-            codes = torch.cat([self._pending, codes])
-        if not self._state and len(codes) < self._frames_needed:
-            self._pending = codes
-            return torch.zeros(0, device=codes.device)
-        self._pending = None
-        return self._codec._decode(codes, self._state)
-
-    @torch.inference_mode()
-    def finish(self) -> Tensor:
-        """Return the remaining samples ``[N]`` and end the stream."""
-        if self._pending is None:
-            return torch.zeros(0)
-        codes, self._pending = self._pending, None
-        return self._codec._decode(codes, self._state)

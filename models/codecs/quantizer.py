@@ -1,25 +1,9 @@
 """Residual vector quantisation of a codec's latent, and checks of its input."""
 
-from typing import Protocol
-
 import torch
 from torch import Tensor, nn
 
-
-class QuantizerConfig(Protocol):
-    """The fields of a codec's configuration that its quantiser needs."""
-
-    @property
-    def levels(self) -> int:
-        """K, the code levels."""
-
-    @property
-    def codes(self) -> int:
-        """V, the codes of a level."""
-
-    @property
-    def dimension(self) -> int:
-        """D, the width of the latent."""
+from models.config import AnyCodecConfig, VocosConfig
 
 
 class Quantizer(nn.Module):
@@ -27,7 +11,7 @@ class Quantizer(nn.Module):
 
     codebooks: Tensor
 
-    def __init__(self, config: QuantizerConfig) -> None:
+    def __init__(self, config: AnyCodecConfig | VocosConfig) -> None:
         super().__init__()
         shape = (config.levels, config.codes, config.dimension)
         self.register_buffer("codebooks", torch.zeros(shape))
@@ -62,7 +46,7 @@ def check_samples(samples: Tensor) -> None:
         raise ValueError(f"samples must be [N] with N > 0, got {list(samples.shape)}")
 
 
-def check_codes(codes: Tensor, config: QuantizerConfig) -> None:
+def check_codes(codes: Tensor, config: AnyCodecConfig | VocosConfig) -> None:
     """Refuse codes that cannot be decoded; ids on a GPU are not looked at, which would wait for it.
 
     Raises:

@@ -1,15 +1,13 @@
 """The level-0 codes of silence, measured by encoding it."""
 
-from functools import partial
 from pathlib import Path
 from typing import Final
 
 import torch
 from torch import Tensor
 
-from models.codecs.encodec import Encodec
+from models.codecs.interface import Codec
 from models.codecs.shipped_codes import codec_digest, read_codes
-from models.codecs.spectral import SpectralCodec
 
 SHIPPED: Final = "silence.codes.safetensors"
 """File in a model's folder with the result of `silent_codes` for its codec.
@@ -22,24 +20,19 @@ LEVELS_DBFS = (-torch.inf, *range(-90, -55, 5))
 built-in codec has other codes every 10 dB."""
 
 
-def silent_codes(codec: Encodec | SpectralCodec) -> Tensor:
+def silent_codes(codec: Codec) -> Tensor:
     """Return the level-0 codes, ``[V]`` bool, of silence and inaudible noise; always the same."""
     device = codec.quantizer.codebooks.device
-    # A codec that restores recordings would take the noise away.
-    encode = (
-        partial(codec.encode, as_it_is=True) if isinstance(codec, SpectralCodec) else codec.encode
-    )
     samples = round(SECONDS * codec.config.sample_rate_hz)
     noise = torch.randn(samples, generator=torch.Generator().manual_seed(0)).to(device)
     silent = torch.zeros(codec.config.codes, dtype=torch.bool, device=device)
     for level_dbfs in LEVELS_DBFS:
-        silent[encode(noise * 10 ** (level_dbfs / 20))[:, 0]] = True
+        # A codec that restores recordings would take the noise away.
+        silent[codec.encode(noise * 10 ** (level_dbfs / 20), as_it_is=True)[:, 0]] = True
     return silent
 
 
-def known_silence(
-    codec: Encodec | SpectralCodec, folder: Path, digest: str | None = None
-) -> Tensor:
+def known_silence(codec: Codec, folder: Path, digest: str | None = None) -> Tensor:
     """Return `silent_codes`, from the file beside the codec if it has this codec's digest."""
     path = folder / SHIPPED
     found = read_codes(path, digest or codec_digest(codec)) if path.is_file() else None

@@ -17,8 +17,9 @@ from torch.nn import functional as F
 
 from models.codecs.excitation import Excitation
 from models.codecs.frame_conv import FrameConv
+from models.codecs.interface import Codec
 from models.codecs.mel import mel_filters
-from models.codecs.quantizer import Quantizer, check_codes, check_samples
+from models.codecs.quantizer import Quantizer, check_samples
 from models.codecs.speech_prior import SpeechPrior
 from models.codecs.streaming import DecoderState
 from models.config import SpectralCodecConfig
@@ -75,9 +76,10 @@ class _FrameNetwork(nn.Module):
         return self.out(self.last_norm(x))
 
 
-class SpectralCodec(nn.Module):
-    """The codec; implements `models.codecs.interface.Codec`."""
+class SpectralCodec(Codec):
+    """The codec."""
 
+    config: SpectralCodecConfig
     window: Tensor
     mel: Tensor
 
@@ -103,22 +105,12 @@ class SpectralCodec(nn.Module):
 
     @torch.inference_mode()
     def encode(self, samples: Tensor, *, as_it_is: bool = False) -> Tensor:
-        """Encode speech ``[N]`` in [-1, 1], restored unless ``as_it_is``, to ``[T, K]`` int64."""
+        """Return codes; see `models.codecs.interface.Codec`."""
         check_samples(samples)
         spectra = self.log_mel(samples[None])
         if self.prior is not None and not as_it_is:
             spectra = self.prior.restored(spectra[0])[None]
         return self.quantizer.encode(self.encoder(_normalised(spectra))[0])
-
-    @torch.inference_mode()
-    def decode(self, codes: Tensor) -> Tensor:
-        """Decode codes ``[T, K']`` of a whole utterance to ``[T * hop]``; K' may be below K."""
-        check_codes(codes, self.config)
-        return self.sound(self.quantizer.decode(codes)[None])[0]
-
-    def stream(self) -> "SpectralStream":
-        """Return a new stream: push codes, get the samples that are complete."""
-        return SpectralStream(self)
 
     def heard(self, samples: Tensor) -> Tensor:
         """Return normalised log-mel spectra ``[B, ceil(N / hop), bands]`` of samples ``[B, N]``."""
@@ -185,23 +177,3 @@ class SpectralCodec(nn.Module):
 
 def _normalised(spectra: Tensor) -> Tensor:
     return (spectra - _MEAN) / _DEVIATION
-
-
-class SpectralStream:
-    """Decodes one utterance in chunks, which joined equal `SpectralCodec.decode`."""
-
-    def __init__(self, codec: SpectralCodec) -> None:
-        self._codec = codec
-        self._state = DecoderState()
-
-    @torch.inference_mode()
-    def push(self, codes: Tensor) -> Tensor:
-        """Append frames ``[T, K']``; return their samples ``[T * hop]``."""
-        check_codes(codes, self._codec.config)
-        latent = self._codec.quantizer.decode(codes)[None]
-        return self._codec.sound(latent, self._state)[0]
-
-    @torch.inference_mode()
-    def finish(self) -> Tensor:
-        """Return no samples: `push` has returned all of them."""
-        return torch.zeros(0)

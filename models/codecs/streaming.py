@@ -2,10 +2,13 @@
 
 from collections.abc import Iterator
 from math import prod
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
+
+if TYPE_CHECKING:
+    from models.codecs.interface import Codec
 
 
 class DecoderState(dict[nn.Module, Tensor]):
@@ -26,13 +29,6 @@ class DecoderState(dict[nn.Module, Tensor]):
         return torch.where(self.begins.view(-1, *[1] * (fresh.ndim - 1)), fresh, before)
 
 
-class _Streamed(Protocol):
-    """A codec, as far as it is needed here; see `models.codecs.interface.Codec`."""
-
-    def sound(self, latent: Tensor, state: DecoderState | None = None) -> Tensor:
-        """Return the samples of a latent."""
-
-
 class StreamTable:
     """The states of many streams: a row each, in memory that stays where it is.
 
@@ -41,7 +37,7 @@ class StreamTable:
     """
 
     @torch.inference_mode()
-    def __init__(self, codec: _Streamed, latent: Tensor, streams: int) -> None:
+    def __init__(self, codec: "Codec", latent: Tensor, streams: int) -> None:
         state = DecoderState()
         codec.sound(latent, state)
         self._layers = {layer: (one.dtype, one.shape[1:]) for layer, one in state.items()}

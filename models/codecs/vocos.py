@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from models.codecs.quantizer import check_codes
 from models.config import VocosConfig
 
 _KERNEL = 7  # of every convolution
@@ -59,8 +60,8 @@ class Vocos(nn.Module):
     def __init__(self, config: VocosConfig) -> None:
         super().__init__()
         self.config = config
-        levels = max(config.bandwidth_levels)
-        self.register_buffer("codebooks", torch.zeros(levels, config.codes, config.dimension))
+        shape = config.levels, config.codes, config.dimension
+        self.register_buffer("codebooks", torch.zeros(shape))
         self.register_buffer("window", torch.hann_window(config.window))
         self.embed = nn.Conv1d(config.dimension, config.width, _KERNEL, padding=_KERNEL // 2)
         self.norm = _AdaptiveNorm(len(config.bandwidth_levels), config.width)
@@ -72,7 +73,7 @@ class Vocos(nn.Module):
     @torch.inference_mode()
     def decode(self, codes: Tensor) -> Tensor:
         """Decode codes ``[T, K]`` of an utterance, at the lowest trained bit rate with K levels."""
-        self._check(codes)
+        check_codes(codes, self.config)
         levels = codes.shape[1]
         bandwidth = next(
             place for place, most in enumerate(self.config.bandwidth_levels) if levels <= most
@@ -107,13 +108,6 @@ class Vocos(nn.Module):
         samples, weight = (part[edge : len(part) - edge] for part in joined)
         return samples / weight
 
-    def _check(self, codes: Tensor) -> None:
-        most = len(self.codebooks)
-        if codes.ndim != 2 or not 1 <= codes.shape[1] <= most or not len(codes):
-            raise ValueError(f"codes must be [T, 1..{most}] with T > 0, got {list(codes.shape)}")
-        if codes.is_cpu and (int(codes.min()) < 0 or int(codes.max()) >= self.config.codes):
-            raise ValueError(f"codes must lie in 0..{self.config.codes - 1}")
-
 
 class WholeStream:
     """Collects the frames of one utterance and decodes them together at the end."""
@@ -124,7 +118,7 @@ class WholeStream:
 
     def push(self, codes: Tensor) -> Tensor:
         """Append frames ``[T, K]``; return no samples."""
-        self._vocos._check(codes)
+        check_codes(codes, self._vocos.config)
         self._codes.append(codes)
         return torch.zeros(0, device=codes.device)
 

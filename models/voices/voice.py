@@ -15,8 +15,8 @@ import torch
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from torch import Tensor, nn
 
-from models.codecs.interface import CodecShape
 from models.codecs.shipped_codes import SUFFIX, ShippedCodesError, codec_digest, read_codes
+from models.config import AnyCodecConfig
 from models.voices.recording import MAX_AUDIO_S
 
 DEFAULT = "default"
@@ -126,7 +126,7 @@ class PromptEncoder(Protocol):
     """The part of `models.codecs.interface.Codec` that encodes voices."""
 
     @property
-    def config(self) -> CodecShape:
+    def config(self) -> AnyCodecConfig:
         """The codec's configuration."""
 
     def encode(self, samples: Tensor) -> Tensor:

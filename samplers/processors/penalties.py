@@ -99,11 +99,6 @@ class Dry(LogitsProcessor):
             )
         )  # fmt: skip
 
-    @classmethod
-    def lookback(cls, params: SamplingParams) -> int:  # noqa: ARG003
-        """Return `ALL`: runs are counted over the whole history."""
-        return ALL
-
 
 class NoRepeatNgram(LogitsProcessor):
     """Forbids codes that would complete a sequence a second time."""
@@ -120,11 +115,6 @@ class NoRepeatNgram(LogitsProcessor):
         scores.replace(
             repeats.no_repeat_ngram(scores.logits, scores.counted, scores.runs, self._size)
         )
-
-    @classmethod
-    def lookback(cls, params: SamplingParams) -> int:  # noqa: ARG003
-        """Return `ALL`: runs are counted over the whole history."""
-        return ALL
 
 
 class LengthPenalty(LogitsProcessor):

@@ -6,6 +6,7 @@ from typing import ClassVar, Self
 from samplers.knobs.features import FEATURES, is_on
 from samplers.knobs.order import StepName
 from samplers.knobs.params import SamplingParams
+from samplers.ops.bounds import ALL
 from samplers.processors.batch_params import BatchParams
 from samplers.processors.scores import Scores
 
@@ -15,7 +16,8 @@ class HistoryReader:
 
     # keys of `samplers.knobs.features.FEATURES`: it acts on a row with any of them on
     features: ClassVar[tuple[str, ...]]
-    reads_runs: ClassVar[bool] = False  # whether it reads `Scores.runs`
+    # whether it reads `Scores.runs`, which are counted over the whole history
+    reads_runs: ClassVar[bool] = False
 
     @classmethod
     def acts_on(cls, params: SamplingParams) -> bool:
@@ -25,7 +27,7 @@ class HistoryReader:
     @classmethod
     def lookback(cls, params: SamplingParams) -> int:  # noqa: ARG003
         """Return how many of the newest codes it reads in a row; `samplers.ops.bounds.ALL`: all."""
-        return 0
+        return ALL if cls.reads_runs else 0
 
 
 class LogitsProcessor(HistoryReader, ABC):

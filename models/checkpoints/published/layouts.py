@@ -14,7 +14,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from models.checkpoints.files import CheckpointError
+from models.checkpoints.files import CheckpointError, check_tensors
 from models.config import LENGTH_TOKENS
 
 LayoutName = Literal["ar+nar", "ar+nar-len"]
@@ -26,6 +26,16 @@ _UNUSED = re.compile(
     r"|dropout_token|time_emb\..*|.*\.inv_freq"
 )
 _LAYER = re.compile(r"model\.layers\.(\d+)\.(.+)\.weight")
+_SIDES = "proms", "resps"
+# Of each layer: our name, the published ones that are joined in it, and their shape.
+_BLOCK = (
+    ("attention_norm", ("input_layernorm",), "norm"),
+    ("attention.qkv", tuple(f"self_attn.{part}_proj" for part in "qkv"), "square"),
+    ("attention.out", ("self_attn.o_proj",), "square"),
+    ("feed_forward_norm", ("post_attention_layernorm",), "norm"),
+    ("feed_forward.gate_up", ("mlp.gate_proj", "mlp.up_proj"), "up"),
+    ("feed_forward.down", ("mlp.down_proj",), "down"),
+)
 
 
 @dataclass(frozen=True)
@@ -46,41 +56,43 @@ class FileLayout:
         """Whether it can predict level 0 in masked passes."""
         return self.name == "ar+nar-len"
 
-    def inventory(self) -> dict[str, Shape]:
-        """Return the shape of each required tensor; biases of heads are optional."""
+    def tables(self) -> dict[str, tuple[tuple[str, ...], Shape]]:
+        """Return what each of our tensors joins: required published ones, and the shape of each."""
         d, levels = self.width, self.levels
-        shapes: dict[str, Shape] = {
-            "text_emb.weight": (self.phonemes, d),
-            "langs_emb.weight": (self.languages, d),
-            "rvq_l_emb.weight": (levels, d),
-            "sep": (d,),
-            "model.norm.weight": (d,),
+        found: dict[str, tuple[tuple[str, ...], Shape]] = {
+            "phonemes.weight": (("text_emb.weight",), (self.phonemes, d)),
+            "languages.weight": (("langs_emb.weight",), (self.languages, d)),
+            "level.weight": (("rvq_l_emb.weight",), (levels, d)),
+            "separator": (("sep",), (d,)),
+            "transformer.norm.weight": (("model.norm.weight",), (d,)),
         }
         for level in range(levels):
             rows = self.codes + (level == 0)
-            shapes[f"proms_emb.embeddings.{level}.weight"] = (self.codes, d)
-            shapes[f"resps_emb.embeddings.{level}.weight"] = (rows, d)
+            prompt, response = (f"{side}_emb.embeddings.{level}.weight" for side in _SIDES)
+            found[f"prompt.{level}.weight"] = ((prompt,), (self.codes, d))
+            found[f"response.{level}.weight"] = ((response,), (rows, d))
         if self.masked_level_0:
-            shapes[f"resps_emb.embeddings.{levels}.weight"] = (self.codes + 1, d)
-            shapes["len_emb.weight"] = (LENGTH_TOKENS, d)
-        for number, rows in self.heads().items():
-            shapes[f"classifiers.proj.{number}.weight"] = (rows, d)
+            masked = f"resps_emb.embeddings.{levels}.weight"
+            found["masked_response.weight"] = ((masked,), (self.codes + 1, d))
+            found["length_digits.weight"] = (("len_emb.weight",), (LENGTH_TOKENS, d))
+        for number, (name, rows) in self.heads().items():
+            found[f"{name}.weight"] = ((f"classifiers.proj.{number}.weight",), (rows, d))
+        shapes = {"square": (d, d), "up": (self.ffn, d), "down": (d, self.ffn), "norm": (d,)}
         for layer in range(self.layers):
-            for part in ("q", "k", "v", "o"):
-                shapes[f"model.layers.{layer}.self_attn.{part}_proj.weight"] = (d, d)
-            for part in ("gate", "up"):
-                shapes[f"model.layers.{layer}.mlp.{part}_proj.weight"] = (self.ffn, d)
-            shapes[f"model.layers.{layer}.mlp.down_proj.weight"] = (d, self.ffn)
-            for part in ("input", "post_attention"):
-                shapes[f"model.layers.{layer}.{part}_layernorm.weight"] = (d,)
-        return shapes
+            for name, parts, shape in _BLOCK:
+                joined = tuple(f"model.layers.{layer}.{part}.weight" for part in parts)
+                found[f"transformer.blocks.{layer}.{name}.weight"] = joined, shapes[shape]
+        return found
 
-    def heads(self) -> dict[int, int]:
-        """Return the indices of the heads in use, and their rows."""
-        rows = {level: self.codes + (level == 0) for level in range(self.levels)}
+    def heads(self) -> dict[int, tuple[str, int]]:
+        """Return our names of the heads in use and their rows, by their published number."""
+        found = {
+            level: (f"heads.{level}", self.codes + (level == 0)) for level in range(self.levels)
+        }
         if self.masked_level_0:
-            rows |= {self.levels: self.codes, self.levels + 2: LENGTH_TOKENS}
-        return rows
+            found[self.levels] = "masked_head", self.codes
+            found[self.levels + 2] = "length_head", LENGTH_TOKENS
+        return found
 
     def unused_heads(self) -> dict[int, int | None]:
         """Return the indices of the heads of other tasks, and their rows if known."""
@@ -118,39 +130,12 @@ def find_layout(tensors: Mapping[str, Tensor], source: str) -> FileLayout:
 def rename(layout: FileLayout, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Rename checked tensors to those of `models.valle.Valle`, fusing q/k/v and gate/up."""
     ours = {
-        "phonemes.weight": tensors["text_emb.weight"],
-        "languages.weight": tensors["langs_emb.weight"],
-        "level.weight": tensors["rvq_l_emb.weight"],
-        "separator": tensors["sep"],
-        "transformer.norm.weight": tensors["model.norm.weight"],
+        name: torch.cat([tensors[part] for part in parts])
+        for name, (parts, _) in layout.tables().items()
     }
-    for level in range(layout.levels):
-        ours[f"prompt.{level}.weight"] = tensors[f"proms_emb.embeddings.{level}.weight"]
-        ours[f"response.{level}.weight"] = tensors[f"resps_emb.embeddings.{level}.weight"]
-    if layout.masked_level_0:
-        table = tensors[f"resps_emb.embeddings.{layout.levels}.weight"]
-        ours |= {"masked_response.weight": table, "length_digits.weight": tensors["len_emb.weight"]}
-    for number in layout.heads():
-        weight = tensors[f"classifiers.proj.{number}.weight"]
+    for number, (name, rows) in layout.heads().items():
         bias = tensors.get(f"classifiers.proj.{number}.bias")
-        name = {layout.levels: "masked_head", layout.levels + 2: "length_head"}.get(
-            number, f"heads.{number}"
-        )
-        ours[f"{name}.weight"] = weight
-        ours[f"{name}.bias"] = weight.new_zeros(len(weight)) if bias is None else bias
-    for layer in range(layout.layers):
-        theirs, here = f"model.layers.{layer}", f"transformer.blocks.{layer}"
-        fused = {
-            "attention_norm": ("input_layernorm",),
-            "attention.qkv": tuple(f"self_attn.{part}_proj" for part in "qkv"),
-            "attention.out": ("self_attn.o_proj",),
-            "feed_forward_norm": ("post_attention_layernorm",),
-            "feed_forward.gate_up": ("mlp.gate_proj", "mlp.up_proj"),
-            "feed_forward.down": ("mlp.down_proj",),
-        }
-        for name, parts in fused.items():
-            matrices = [tensors[f"{theirs}.{part}.weight"] for part in parts]
-            ours[f"{here}.{name}.weight"] = torch.cat(matrices)
+        ours[f"{name}.bias"] = ours[f"{name}.weight"].new_zeros(rows) if bias is None else bias
     return ours
 
 
@@ -165,27 +150,18 @@ def _shape(tensors: Mapping[str, Tensor], name: str, source: str) -> tuple[int, 
 
 
 def _check(layout: FileLayout, tensors: Mapping[str, Tensor], source: str) -> None:
-    wanted = layout.inventory()
     where = f"{source} (layout {layout.name})"
-    missing = sorted(wanted.keys() - tensors.keys())
-    if missing:
-        raise CheckpointError(f"{where}: tensor {missing[0]} is missing ({len(missing)} in all)")
+    wanted = {part: shape for parts, shape in layout.tables().values() for part in parts}
     optional: dict[str, Shape] = {
-        f"classifiers.proj.{number}.bias": (rows,) for number, rows in layout.heads().items()
+        f"classifiers.proj.{number}.bias": (rows,) for number, (_, rows) in layout.heads().items()
     }
     for number, rows in layout.unused_heads().items():
         for part, rest in (("weight", (layout.width,)), ("bias", ())):
             name = f"classifiers.proj.{number}.{part}"
             if name in tensors:
                 optional[name] = (tensors[name].shape[0] if rows is None else rows, *rest)
-    known = wanted | optional
-    unknown = sorted(name for name in tensors.keys() - known.keys() if not _UNUSED.fullmatch(name))
-    if unknown:
-        raise CheckpointError(f"{where}: tensor {unknown[0]} is unknown ({len(unknown)} in all)")
-    for name in sorted(tensors.keys() & known.keys()):
-        if (found := tuple(tensors[name].shape)) != known[name]:
-            raise CheckpointError(
-                f"{where}: tensor {name} has shape {list(found)}, expected {list(known[name])}"
-            )
+    unused = [name for name in tensors if _UNUSED.fullmatch(name)]
+    check_tensors(tensors, wanted, where, optional=optional, ignored=unused)
+    for name in sorted(tensors.keys() & (wanted | optional).keys()):
         if not tensors[name].is_floating_point():
             raise CheckpointError(f"{where}: tensor {name} holds {tensors[name].dtype}")

@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-import torch
 from torch import Tensor
 
 from models.checkpoints.files import CheckpointError, fill, read_header, read_tensors
@@ -51,16 +50,6 @@ class Published:
     form: Literal["ar+nar", "ar+nar-len", "hf"]
     config: ModelConfig
     tensors: Mapping[str, Tensor]
-
-    def check_numbers(self) -> None:
-        """Refuse tensors that are not finite.
-
-        Raises:
-            CheckpointError: One holds NaN or infinity.
-        """
-        for name, tensor in self.tensors.items():
-            if not torch.isfinite(tensor).all():
-                raise CheckpointError(f"{self.path}: tensor {name} holds NaN or infinity")
 
     def __str__(self) -> str:
         config = self.config

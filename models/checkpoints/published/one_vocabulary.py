@@ -8,17 +8,41 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
+import torch
 from torch import Tensor
 
-from models.checkpoints.files import CheckpointError
+from models.checkpoints.files import CheckpointError, check_tensors
 
-PHONEMES, LEVELS, LANGUAGES, TASKS, DIGITS, TONES, CODES = 256, 8, 6, 9, 11, 1, 1024
-ROWS = 17_702
+EMBEDDINGS, HEAD = "model.embed_tokens.weight", "lm_head.weight"
+LEVELS, CODES = 8, 1024
+_ROWS = {
+    "text_emb.weight": 256,
+    "rvq_l_emb.weight": LEVELS,
+    "langs_emb.weight": 6,
+    "tasks_emb.weight": 9,
+    "len_emb.weight": 11,
+    "tones_emb.weight": 1,
+    "sep": 1,
+    **{f"proms_emb.embeddings.{level}.weight": CODES for level in range(LEVELS)},
+    "resps_emb.embeddings.0.weight": CODES + 1,
+    **{f"resps_emb.embeddings.{level}.weight": CODES for level in range(1, LEVELS)},
+    f"resps_emb.embeddings.{LEVELS}.weight": CODES + 1,  # the last row is the mask
+}
+"""The tables that the vocabulary consists of, in their order, and their rows."""
+
+_HEADS = {
+    **{level: f"resps_emb.embeddings.{level}.weight" for level in range(LEVELS + 1)},
+    LEVELS + 1: "text_emb.weight",
+    LEVELS + 2: "len_emb.weight",
+}
+"""The table whose rows each head has."""
+
+ROWS = sum(_ROWS.values())
 
 
 def is_one_vocabulary(tensors: Mapping[str, Tensor]) -> bool:
     """Return whether the tensors are those of a plain Llama with an untied head."""
-    return "lm_head.weight" in tensors and "sep" not in tensors
+    return HEAD in tensors and "sep" not in tensors
 
 
 def check_description(path: Path) -> int | None:
@@ -54,85 +78,19 @@ def check_description(path: Path) -> int | None:
 def split(tensors: Mapping[str, Tensor], source: str) -> dict[str, Tensor]:
     """Split the tensors, which may be on the device "meta", into those of the layout `ar+nar-len`.
 
-    Raises:
-        CheckpointError: The vocabulary has another size, so rows cannot be assigned.
+    A vocabulary of another size is refused: its rows cannot be assigned.
     """
     parts = {name: part for name, part in tensors.items() if name.startswith("model.")}
-    embeddings = parts.pop("model.embed_tokens.weight", None)
-    if embeddings is None:
-        raise CheckpointError(f"{source}: tensor model.embed_tokens.weight is missing")
-    head = tensors["lm_head.weight"]
-    for name, table in (("model.embed_tokens.weight", embeddings), ("lm_head.weight", head)):
-        if table.ndim != 2 or len(table) != ROWS:
-            raise CheckpointError(
-                f"{source}: tensor {name} has shape {list(table.shape)}, expected {ROWS} rows:"
-                " phonemes, levels, languages, tasks and codes of vall-e's one vocabulary"
-            )
-    unknown = sorted(
-        tensors.keys() - parts.keys() - {"model.embed_tokens.weight", "lm_head.weight"}
-    )
-    if unknown:
-        raise CheckpointError(f"{source}: tensor {unknown[0]} is unknown ({len(unknown)} in all)")
-    for name, (start, count) in _table_rows().items():
-        parts[name] = embeddings[start : start + count]
+    stack = parts.keys() - {EMBEDDINGS}
+    width = tensors[HEAD].shape[1:]
+    check_tensors(tensors, dict.fromkeys((EMBEDDINGS, HEAD), (ROWS, *width)), source, ignored=stack)
+    embeddings, head = parts.pop(EMBEDDINGS), tensors[HEAD]
+    counts = list(_ROWS.values())
+    parts |= zip(_ROWS, torch.split(embeddings, counts), strict=True)
     parts["sep"] = parts["sep"][0]
-    for number, (start, count) in _head_rows().items():
-        parts[f"classifiers.proj.{number}.weight"] = head[start : start + count]
+    rows = dict(zip(_ROWS, torch.split(head, counts), strict=True))
+    for number, name in _HEADS.items():
+        # The head has a row of the mask, which was never trained.
+        kept = CODES if number == LEVELS else len(rows[name])
+        parts[f"classifiers.proj.{number}.weight"] = rows[name][:kept]
     return parts
-
-
-def _starts() -> dict[str, int]:
-    """Return the first row of each kind."""
-    counts = {
-        "phonemes": PHONEMES,
-        "levels": LEVELS,
-        "languages": LANGUAGES,
-        "tasks": TASKS,
-        "digits": DIGITS,
-        "tones": TONES,
-        "separator": 1,
-        "prompt": LEVELS * CODES,
-        "ar": CODES + 1,
-        "nar": (LEVELS - 1) * CODES,
-        "masked": CODES + 1,
-    }
-    starts, start = {}, 0
-    for name, count in counts.items():
-        starts[name] = start
-        start += count
-    return starts
-
-
-def _table_rows() -> dict[str, tuple[int, int]]:
-    """Return first row and number of rows of each embedding table."""
-    at = _starts()
-    rows = {
-        "text_emb.weight": (at["phonemes"], PHONEMES),
-        "rvq_l_emb.weight": (at["levels"], LEVELS),
-        "langs_emb.weight": (at["languages"], LANGUAGES),
-        "tasks_emb.weight": (at["tasks"], TASKS),
-        "len_emb.weight": (at["digits"], DIGITS),
-        "tones_emb.weight": (at["tones"], TONES),
-        "sep": (at["separator"], 1),
-        "resps_emb.embeddings.0.weight": (at["ar"], CODES + 1),
-        f"resps_emb.embeddings.{LEVELS}.weight": (at["masked"], CODES + 1),
-    }
-    for level in range(LEVELS):
-        start = at["prompt"] + level * CODES
-        rows[f"proms_emb.embeddings.{level}.weight"] = (start, CODES)
-    for level in range(1, LEVELS):
-        start = at["nar"] + (level - 1) * CODES
-        rows[f"resps_emb.embeddings.{level}.weight"] = (start, CODES)
-    return rows
-
-
-def _head_rows() -> dict[int, tuple[int, int]]:
-    """Return first row and number of rows of each head."""
-    at = _starts()
-    rows = {level: (at["nar"] + (level - 1) * CODES, CODES) for level in range(1, LEVELS)}
-    return rows | {
-        0: (at["ar"], CODES + 1),
-        LEVELS: (at["masked"], CODES),  # the row of the mask itself was never trained
-        LEVELS + 1: (at["phonemes"], PHONEMES),
-        LEVELS + 2: (at["digits"], DIGITS),
-    }

@@ -9,7 +9,7 @@ import pytest
 from pydantic import ValidationError
 
 from samplers.knobs.knob import HEADINGS
-from samplers.knobs.params import SamplingParams, off_value
+from samplers.knobs.params import SamplingParams
 
 KNOBS = SamplingParams.model_fields
 
@@ -106,10 +106,3 @@ def test_values_out_of_bounds_are_refused_by_name(knob: str, value: object) -> N
 
 def test_minus_one_is_off_for_top_k_as_other_servers_have_it() -> None:
     assert SamplingParams(top_k=-1) == SamplingParams(top_k=0)
-
-
-def test_an_off_value_is_a_legal_value() -> None:
-    for knob, field in KNOBS.items():
-        extra = field.json_schema_extra
-        if isinstance(extra, dict) and "off" in extra["x-ui"]:  # type: ignore[operator]
-            SamplingParams.model_validate({knob: off_value(knob)})

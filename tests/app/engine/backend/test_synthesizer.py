@@ -271,7 +271,7 @@ def test_a_job_that_is_told_to_stop_gives_nothing_more(synthesizer, monkeypatch)
 
 def test_samples_that_are_no_numbers_are_a_failure(synthesizer, monkeypatch):
     scripted(monkeypatch, 3)
-    monkeypatch.setattr(Encodec, "_decode", lambda *_: torch.full((960,), torch.nan))
+    monkeypatch.setattr(Encodec, "sound", lambda *_: torch.full((1, 960), torch.nan))
     with pytest.raises(GenerationFailed, match="no numbers"):
         spoken(synthesizer, job())
 

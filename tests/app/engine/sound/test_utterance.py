@@ -20,7 +20,8 @@ from app.engine.sound.levels import Window, Windows
 from app.engine.sound.utterance import ChunkDecoder
 from app.engine.utterance import UtteranceInput
 from models.checkpoints import SpeechModel
-from models.codecs.encodec import Encodec, EncodecStream
+from models.codecs.encodec import Encodec
+from models.codecs.interface import CodecStream
 from models.config import CodecConfig
 from models.prefix_cache import VoiceKey
 from samplers.knobs.features import is_guided
@@ -176,7 +177,7 @@ def test_an_utterance_without_frames_has_no_sound_and_its_levels(speech) -> None
 
 
 def test_samples_that_are_no_numbers_are_a_failure(speech, monkeypatch) -> None:
-    monkeypatch.setattr(Encodec, "_decode", lambda *_: torch.full((4800,), torch.nan))
+    monkeypatch.setattr(Encodec, "sound", lambda *_: torch.full((1, 4800), torch.nan))
     with pytest.raises(GenerationFailed, match="no numbers"):
         voice(speech, inputs({"nar_levels": 0}), some_codes(15))
 
@@ -308,13 +309,13 @@ def test_the_samples_are_those_of_decoding_the_whole(codec: Encodec, frames: int
 
 @pytest.mark.slow
 def test_few_lengths_are_ever_decoded(codec: Encodec, monkeypatch: pytest.MonkeyPatch) -> None:
-    lengths, push = set[int](), EncodecStream.push
+    lengths, push = set[int](), CodecStream.push
 
-    def counted(stream: EncodecStream, codes: Tensor) -> Tensor:
+    def counted(stream: CodecStream, codes: Tensor) -> Tensor:
         lengths.add(len(codes))
         return push(stream, codes)
 
-    monkeypatch.setattr(EncodecStream, "push", counted)
+    monkeypatch.setattr(CodecStream, "push", counted)
     for frames in range(BLOCK, 200):
         decoded(codec, some_codes(frames, 8) % 64)
     assert lengths == {15, 30, 45, 60}

@@ -97,7 +97,7 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
         lambda p: save_file(
             {"lm_head.weight": torch.ones(5, 4), "model.embed_tokens.weight": torch.ones(5, 4)}, p
         ),
-        r"has shape \[5, 4\], expected 17702 rows",
+        r"has shape \[5, 4\], expected \[17702, 4\]",
     ),
     "a lie about the width": (
         saying(size={"dim": 1024}), r"config\.size\.dim is 1024, the tensors have 16",
