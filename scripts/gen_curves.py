@@ -2,13 +2,14 @@
 
     python -m scripts.gen_curves /tmp/studies/rp /tmp/studies/temperature
 
-Each folder is what `valle-serve study --out` wrote.
+Each folder is what `valle-serve study --out` wrote; of a knob in several the last is taken.
 """
 
 import csv
 import re
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
@@ -22,33 +23,60 @@ _NUMBERS = frozenset({*_MEASURES, "faults", "silence", "nats", "changed", "hurry
 _ROW_HEIGHT, _COLUMN_WIDTH = 124, 236
 
 
+@dataclass(frozen=True)
+class _Measured:
+    """A curve, its takes a value, and of how many of them the codes changed with each step."""
+
+    curve: Curve
+    takes: int
+    changed: Sequence[int]
+
+
 def main(folders: Sequence[str]) -> None:
     """Read the studies, and write table and plots."""
-    found = [curve for folder in folders for curve in _read(Path(folder))]
-    lines = [
-        "| knob | takes a value | values | " + " | ".join(_MEASURES) + " | faults | largest step |",
-        "| --- " * (len(_MEASURES) + 5) + "|",
-        *(_row(curve, takes) for curve, takes in found),
-    ]
+    by_knob = {one.curve.knob: one for folder in folders for one in _read(Path(folder))}
+    found = [by_knob[name] for name in SamplingParams.model_fields if name in by_knob]
+    head = (
+        "knob",
+        "takes a value",
+        "values",
+        *_MEASURES,
+        "faults",
+        "largest step",
+        "codes changed",
+    )
+    lines = [f"| {' | '.join(head)} |", "| --- " * len(head) + "|", *map(_row, found)]
     text = _PAGE.read_text("utf-8")
     table = "<!-- curves -->\n\n" + "\n".join(lines) + "\n\n<!-- /curves -->"
     text, count = re.subn("<!-- curves -->.*<!-- /curves -->", lambda _: table, text, flags=re.S)
     if count != 1:
         raise SystemExit(f"{_PAGE}: there is no place for the curves")
     _PAGE.write_text(text, "utf-8")
-    _PLOTS.write_text(_sheet([curve for curve, _ in found]), "utf-8")
+    _PLOTS.write_text(_sheet([one.curve for one in found]), "utf-8")
 
 
-def _read(folder: Path) -> list[tuple[Curve, int]]:
+def _read(folder: Path) -> list[_Measured]:
     with (folder / "takes.csv").open(encoding="utf-8") as file:
         read = csv.DictReader(file)
         rows = [{name: _cell(name, cell) for name, cell in row.items()} for row in read]
     knobs = [name for name in rows[0] if name in SamplingParams.model_fields and name != "seed"]
-    return [(curve, _takes(rows, curve)) for curve in curves(rows, knobs)]
+    return [_measured(rows, curve) for curve in curves(rows, knobs)]
 
 
-def _takes(rows: Table, curve: Curve) -> int:
-    return sum(row[curve.knob] is not None for row in rows) // len(curve.values)
+def _measured(rows: Table, curve: Curve) -> _Measured:
+    """Return a curve with its number of takes, and how many of them each step changed."""
+    codes = [
+        {
+            (row["text"], row["seed"]): row["codes_sha256"]
+            for row in rows
+            if row[curve.knob] == value
+        }
+        for value in curve.values
+    ]
+    changed = [
+        sum(after[take] != before[take] for take in before) for before, after in pairwise(codes)
+    ]
+    return _Measured(curve, len(codes[0]), changed)
 
 
 def _cell(name: str, text: str) -> object:
@@ -57,8 +85,9 @@ def _cell(name: str, text: str) -> object:
     return read_value(text) if name in SamplingParams.model_fields and text else text or None
 
 
-def _row(curve: Curve, takes: int) -> str:
+def _row(measured: _Measured) -> str:
     """Return a row of the table: each measure from the first value to the last."""
+    curve = measured.curve
     seconds = [point.value for point in curve.points["seconds"]]
     steps = [abs(after / before - 1) for before, after in pairwise(seconds)]
     cells = [
@@ -68,7 +97,9 @@ def _row(curve: Curve, takes: int) -> str:
         for name in (*_MEASURES, "faults")
     ]
     values = " ".join(f"{value:g}" for value in curve.values)
-    return f"| `{curve.knob}` | {takes} | {values} | {' | '.join(cells)} | {max(steps):.0%} |"
+    changed = " ".join(map(str, measured.changed))
+    cells = [f"`{curve.knob}`", f"{measured.takes}", values, *cells, f"{max(steps):.0%}", changed]
+    return f"| {' | '.join(cells)} |"
 
 
 def _sheet(found: Sequence[Curve]) -> str:

@@ -15,7 +15,7 @@ class NarKnobs(KnobSet):
     # fmt: off
     nar_levels: int = knob(
         7, "At most this many finer levels are drawn; fewer are quicker and sound rougher.",
-        group="nar", off=7, unit="levels", step=1, top=7, ge=0, le=31,
+        group="nar", off=7, unit="levels", step=1, slider=False, top=7, ge=0, le=31,
     )
     nar_decision: NarDecision = knob(
         "likeliest",
@@ -54,7 +54,10 @@ class NarKnobs(KnobSet):
     nar_cfg_rescale: float = knob(
         0.7, "As cfg_rescale, for the finer levels, each frame by itself.",
         group="nar", off=0.0, step=0.05, ge=0.0, le=1.0,
-        needs=({"nar_cfg_strength": ()},),
+        needs=(
+            {"nar_cfg_strength": ()},
+            {"nar_temperature": (), "nar_level_temperatures": (), "nar_decision": ("mean",)},
+        ),
     )
     nar_window_frames: int = knob(
         0, "Where all frames of the finer levels see each other: draw so many at a time, to be "

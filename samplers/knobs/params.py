@@ -121,7 +121,7 @@ class DrawKnobs(KnobSet):
     )
     ras_top_k: int = knob(
         25, "RAS: the first draw is from this many codes at most.",
-        group="ras", step=1, top=100, ge=1,
+        group="ras", step=1, top=8, ge=1,
         needs=({"ras": ()},),
     )
     ras_window: int = knob(

@@ -82,7 +82,7 @@ class StepKnobs(KnobSet):
     )
     presence_penalty: Annotated[float, SwitchesStep("repetition_penalty")] = knob(
         0.0, "Subtracted from a code's logit if it occurred at all.",
-        group="repetition", off=0.0, unit="nats", step=0.05, ge=-2.0, le=2.0,
+        group="repetition", off=0.0, unit="nats", step=0.05, bottom=-1.0, top=1.0, ge=-2.0, le=2.0,
         values=(0.0, 0.02, 0.05),
     )
     dry_multiplier: Annotated[float, SwitchesStep("dry")] = knob(
@@ -97,13 +97,13 @@ class StepKnobs(KnobSet):
     )
     dry_allowed_length: int = knob(
         2, "DRY: sequences shorter than this may repeat.",
-        group="dry", unit="frames", step=1, top=75, ge=1,
-        values=(8, 12, 16),
+        group="dry", unit="frames", step=1, top=12, ge=1,
+        values=(2, 4, 8, 12),
         needs=({"dry_multiplier": ()},),
     )
     dry_range: int = knob(
         0, "DRY: how many of the newest codes it looks at; 0 is all of them.",
-        group="dry", unit="frames", step=1, bottom=1, top=150, ge=0,
+        group="dry", unit="frames", step=1, bottom=1, top=20, ge=0,
         needs=({"dry_multiplier": ()},),
     )
     dry_sequence_breakers: tuple[int, ...] = knob(
@@ -113,8 +113,8 @@ class StepKnobs(KnobSet):
     )
     no_repeat_ngram_size: Annotated[int, SwitchesStep("no_repeat_ngram")] = knob(
         0, "Forbids any sequence of this many codes to occur twice; harmful for most speech.",
-        group="repetition", off=0, unit="frames", step=1, top=75, ge=0,
-        values=(0, 40, 60, 75),
+        group="repetition", off=0, unit="frames", step=1, top=16, ge=0,
+        values=(0, 8, 12, 16),
     )
     length_penalty: Annotated[float, SwitchesStep("length_penalty")] = knob(
         0.0, "Power of the length by which the stop's odds fall; above 0 is longer, below shorter.",
@@ -149,7 +149,7 @@ class StepKnobs(KnobSet):
     )
     min_temperature: Annotated[float, SwitchesStep("temperature", random=True)] = knob(
         -1.0, "From 0 on, the temperature moves between this (sure of itself) and temperature.",
-        group="temperature", off=-1.0, step=0.05, bottom=0.0, top=2.0, ge=-1.0,
+        group="temperature", off=-1.0, step=0.05, bottom=0.0, top=1.0, ge=-1.0,
         values=(-1.0, 0.3, 0.5, 0.7),
     )
     dynatemp_mode: Literal["sigmoid", "entropy"] = knob(
@@ -169,7 +169,7 @@ class StepKnobs(KnobSet):
     )
     dynatemp_exponent: float = knob(
         1.0, "Exponent on the entropy (as a share of the highest possible) of its mode.",
-        group="temperature", step=0.1, top=4.0, gt=0.0,
+        group="temperature", step=0.1, top=3.0, gt=0.0,
         needs=({"dynatemp_mode": ("entropy",)},),
     )
     top_k: Annotated[int, SwitchesStep("top_k")] = knob(
@@ -189,7 +189,7 @@ class StepKnobs(KnobSet):
     )
     min_tokens_to_keep: int = knob(
         1, "min_p keeps at least this many codes.",
-        group="truncation", off=1, step=1, top=64, ge=1,
+        group="truncation", off=1, step=1, top=32, ge=1,
         needs=({"min_p": (), "entropix": ()},),
     )
     typical_p: Annotated[float, SwitchesStep("typical_p")] = knob(
@@ -214,7 +214,7 @@ class StepKnobs(KnobSet):
     )
     xtc_threshold: float = knob(
         0.1, "Probability from which a code is likely to xtc_probability; above 0.5 it is off.",
-        group="xtc", step=0.01, gt=0.0, le=1.0,
+        group="xtc", step=0.01, top=0.5, gt=0.0, le=1.0,
         needs=({"xtc_probability": ()},),
     )
     protect_stop: bool = knob(

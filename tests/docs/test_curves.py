@@ -29,5 +29,5 @@ def test_a_knob_has_a_row_of_its_values_and_a_row_of_plots(
     gen_curves.main([str(tmp_path)])
     before, *_, row, _, _, after = page.read_text().splitlines()
     assert (before, after) == ("before", "after")
-    assert row == "| `top_k` | 2 | 1 9 | 2 2.5 | 0.2 0.2 | 1.4 1.4 |  | 0 0 | 25% |"
+    assert row == "| `top_k` | 2 | 1 9 | 2 2.5 | 0.2 0.2 | 1.4 1.4 |  | 0 0 | 25% | 2 |"
     assert plots.read_text().count("<svg") == 4  # the sheet and three measures that are there
