@@ -4,29 +4,15 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
 
 from models.checkpoints.encodec import codec_from_encodec
 from models.checkpoints.files import CheckpointError
 from models.codecs.encodec import Encodec
 from models.config import CodecConfig
 from tests.models.codecs.oracle import random_encodec
+from tests.models.codecs.test_codec import assert_close, streamed
 
 OFFICIAL = CodecConfig()
-
-
-def some_codes(frames: int, levels: int = 8, codes: int = 64) -> Tensor:
-    return torch.randint(codes, (frames, levels), generator=torch.Generator().manual_seed(frames))
-
-
-def streamed(codec: Encodec, codes: Tensor, sizes: list[int]) -> Tensor:
-    stream = codec.stream()
-    return torch.cat([*(stream.push(piece) for piece in codes.split(sizes)), stream.finish()])
-
-
-def assert_close(found: Tensor, expected: Tensor, relative: float = 1e-5) -> None:
-    assert found.shape == expected.shape
-    assert (found - expected).abs().max() <= relative * expected.abs().max()
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +37,8 @@ def test_encoding_equals_the_encodec_package(oracle: Any, ported: Encodec, sampl
 @pytest.mark.parametrize("frames", [1, 3, 6, 7, 50])
 @torch.inference_mode()
 def test_decoding_equals_the_encodec_package(oracle: Any, ported: Encodec, frames: int) -> None:
-    codes = some_codes(frames, codes=1024)
+    generator = torch.Generator().manual_seed(frames)
+    codes = torch.randint(1024, (frames, 8), generator=generator)
     expected = oracle.decode([(codes.T[None], None)])[0, 0]
     assert_close(ported.decode(codes), expected)
     assert_close(streamed(ported, codes, [1] * frames), expected)

@@ -8,6 +8,7 @@ from torch import Tensor
 from models.checkpoints import load_codec, read_codec_config, save_codec
 from models.codecs.spectral import SpectralCodec
 from models.config import CodecConfig, SpectralCodecConfig
+from tests.models.codecs.test_codec import assert_close
 
 SMALL = SpectralCodecConfig(
     width=16, ffn=24, dimension=8, codes=64, bands=20, encoder_layers=1, decoder_layers=2
@@ -28,11 +29,6 @@ def codec() -> SpectralCodec:
 def some_codes(frames: int, seed: int = 0) -> Tensor:
     generator = torch.Generator().manual_seed(seed)
     return torch.randint(SMALL.codes, (frames, SMALL.levels), generator=generator)
-
-
-def assert_close(found: Tensor, expected: Tensor) -> None:
-    assert found.shape == expected.shape
-    assert (found - expected).abs().max() <= 1e-5 * expected.abs().max()
 
 
 def test_a_frame_gives_its_samples_at_once(codec: SpectralCodec) -> None:

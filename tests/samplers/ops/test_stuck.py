@@ -69,12 +69,6 @@ def test_rows_of_unequal_length_are_searched_together() -> None:
     assert hit.rewind_to.tolist() == [2, 1, 0, 1]
 
 
-def test_an_empty_history_is_not_stuck() -> None:
-    runs = count_runs(newest_first([[]]))
-    hit = find_loop(runs, torch.tensor([0]), max_period=4, min_repeats=2, min_tokens=2)
-    assert not hit.found.any()
-
-
 @given(CODES, st.integers(1, 6), st.integers(2, 4), st.integers(2, 12))
 def test_looped_frames_are_all_copies_of_a_long_enough_loop_but_the_first(
     codes: list[int], max_period: int, min_repeats: int, min_frames: int
