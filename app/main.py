@@ -34,10 +34,10 @@ from app.api.speech.answer import WHOLE_SPEECHES
 from app.api.speech.codes import codes_router
 from app.api.speech.route import speech_router
 from app.api.voices import MAX_UPLOADS, voices_router
+from app.engine.admission import Places
 from app.engine.backend.options import ModelOptions
 from app.engine.backend.synthesizer import Synthesizer
 from app.engine.engine import SpeechEngine
-from app.engine.serving.fairness import Places
 from app.engine.serving.options import EngineOptions
 from app.engine.worker import NOT_STARTED, ModelWorkers
 from app.settings import Settings

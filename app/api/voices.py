@@ -13,9 +13,9 @@ from app.api.requests import EngineDep
 from app.api.responses import NOT_READY, error_responses
 from app.api.schemas import VoiceItem, VoiceList, VoiceSummary
 from app.api.voice_form import VoiceForm, form_schema, read_voice_form
+from app.engine.admission import Places
 from app.engine.engine import SpeechEngine
 from app.engine.errors import EngineBusy
-from app.engine.serving.fairness import Places
 from app.engine.voices import Voices
 from models.voices.voice import Voice, VoiceCard
 

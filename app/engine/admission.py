@@ -4,11 +4,16 @@ The machine is a fluid server, earliest deadline first: it makes ``speed`` secon
 second, for the stream whose buffer runs out first. It meets all deadlines if, up to every time, no
 more audio is due than it can have made (Liu and Layland 1973; here for work that is known at the
 start).
+
+One rule for every pool: a fifth of its places is reserved for other clients, so that nobody can
+exclude them. A client is an owner of keys, or an address where no keys are required.
 """
 
 import math
 import os
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -51,6 +56,40 @@ def reserved(places: int) -> int:
 def share(places: int) -> int:
     """Return how many of some places one client may have."""
     return places - reserved(places)
+
+
+class Places:
+    """A pool of places, of which each client has at most its share. One thread only."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit, self.taken = limit, 0
+        self._of: Counter[str] = Counter()
+
+    def free(self, client: str, places: int = 1) -> bool:
+        """Return whether a client can take more places."""
+        own = self._of[client] + places
+        return self.taken + places <= self.limit and own <= share(self.limit)
+
+    def take(self, client: str, places: int = 1) -> None:
+        """Take places until `give_back`; the caller checks `free` before."""
+        self.taken += places
+        self._of[client] += places
+
+    def give_back(self, client: str, places: int = 1) -> None:
+        """Free places that were taken."""
+        self.taken -= places
+        self._of[client] -= places
+        if not self._of[client]:
+            del self._of[client]
+
+    @contextmanager
+    def held(self, client: str) -> Iterator[None]:
+        """Take a place for the duration of a context; the caller checks `free` before."""
+        self.take(client)
+        try:
+            yield
+        finally:
+            self.give_back(client)
 
 
 class Cost:

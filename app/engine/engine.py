@@ -1,35 +1,42 @@
 """The engine: jobs in, audio chunks out.
 
 Three threads besides the event loop: one converts texts to phonemes
-(`app.engine.serving.text_worker`), one draws level 0 of all jobs together
+(`app.engine.serving.text_worker`), one loads the model and draws level 0 of all jobs together
 (`app.engine.serving.scheduler`), one makes the audio (`app.engine.serving.sound_worker`). Knows
 nothing of phonemes, codes or HTTP.
+
+new -> loading -> warming -> ready -> draining -> stopped, or failed.
 """
 
 import asyncio
+import logging
 import math
 import sys
+import threading
 from collections import Counter
 from collections.abc import Callable, Mapping
+from contextlib import closing
+from functools import partial
 from time import monotonic
 from typing import Any, Self
 
-from app.engine.admission import Capacity, longest_throttle_s
+from app.engine.admission import Capacity, Places, longest_throttle_s
 from app.engine.errors import EngineBusy, EngineNotReady
-from app.engine.interface import Backend, ModelInfo, Reading
+from app.engine.interface import Backend, Batch, GoldenResult, ModelInfo, Reading
 from app.engine.job import Codes, FinishReason, SpeechJob, SpeechResult
-from app.engine.serving.fairness import Places
-from app.engine.serving.lifecycle import Lifecycle
 from app.engine.serving.metrics import EngineMetrics
 from app.engine.serving.options import EngineOptions
 from app.engine.serving.outcomes import Outcomes
 from app.engine.serving.running import JobQueue, RunningJob, SpeechStream
 from app.engine.serving.scheduler import Scheduler
 from app.engine.serving.sound_worker import SoundWorker
-from app.engine.serving.status import WAITS_FOR, EngineStatus
+from app.engine.serving.status import WAITS_FOR, EngineStatus, State
+from app.engine.serving.supervisor import Supervisor
 from app.engine.serving.text_worker import TextWorker
 from app.engine.voices import Voices
 from samplers.knobs.params import SamplingParams
+
+log = logging.getLogger(__name__)
 
 SWITCH_INTERVAL_S = 0.0005
 """How long a thread that reads a text or renders audio may keep the interpreter's lock while
@@ -48,7 +55,7 @@ class SpeechEngine:
     """
 
     def __init__(self, load: Callable[[], Backend], options: EngineOptions) -> None:
-        self.metrics, self._options = EngineMetrics(), options
+        self._load, self._options, self.metrics = load, options, EngineMetrics()
         slots = options.slots
         self._outcomes = Outcomes(self.metrics)
         self._queue = JobQueue(options.max_queue)
@@ -63,31 +70,37 @@ class SpeechEngine:
             self._queue, self._sound_worker, self._capacity, self.metrics, slots=slots
         )
         self._text_worker = TextWorker(self._queue, self._outcomes, self._capacity, slots=slots)
-        self._lifecycle = Lifecycle(
-            load, self._scheduler, self._sound_worker, self.metrics, options
-        )
+        self._supervisor = Supervisor(self.metrics, on_give_up=self._fail)
         self._readings = Places(_MOST_READINGS)
-        self._lifecycle.on_close = self._close
+        self._loaded: Backend | None = None
+        self._state: State = "new"
+        self._error: str | None = None
+        self._deterministic: bool | None = None  # of `Backend.check_deterministic`; None before
+        self._golden: GoldenResult | None = None  # of `Backend.check_golden`; None before
+        self._on_failed: Callable[[], None] = lambda: None
+        self._changing = threading.Lock()  # held while the state changes
+        self._warming, self._cold = threading.Lock(), {"level 0", "sound"}
+        self._began_s = monotonic()
+        self._thread = threading.Thread(target=self._work, name="speech-level-0", daemon=True)
         self.metrics.queued.set_function(lambda: len(self._queue))
         self.metrics.running.set_function(lambda: len(self._queue.running))
 
     @property
     def status(self) -> EngineStatus:
         """The state of the engine now."""
-        life, state = self._lifecycle, self._lifecycle.state
-        slots = self._options.slots
+        state, slots = self._state, self._options.slots
         beat_s = min(self._scheduler.beat_s, self._sound_worker.beat_s)
         return EngineStatus(
             state=state,
             waits_for=WAITS_FOR.get(state),
-            error=life.error,
+            error=self._error,
             queued=len(self._queue),
             running=len(self._queue.running),
             beat_age_s=monotonic() - beat_s,
             slots=slots,
             used_slots=slots - self._queue.free_rows if state in {"ready", "draining"} else 0,
-            deterministic=life.deterministic,
-            golden=life.golden,
+            deterministic=self._deterministic,
+            golden=self._golden,
             streams=self._capacity.streams,
         )
 
@@ -99,26 +112,26 @@ class SpeechEngine:
     @property
     def info(self) -> ModelInfo:
         """What the outside may know of the model."""
-        return self._lifecycle.backend.info
+        return self._backend.info
 
     @property
     def voices(self) -> Voices:
         """The voices that the model can speak as."""
-        return self._lifecycle.backend.voices
+        return self._backend.voices
 
     @property
     def presets(self) -> Mapping[str, SamplingParams]:
         """Name of each preset -> every knob as the loaded model would use it, the seed None."""
-        return self._lifecycle.backend.presets
+        return self._backend.presets
 
     def start(self) -> None:
         """Start the workers, which load the model; `wait_ready` waits for that."""
         sys.setswitchinterval(min(sys.getswitchinterval(), SWITCH_INTERVAL_S))
-        self._lifecycle.thread.start()
+        self._thread.start()
 
     def when_failed(self, callback: Callable[[], None]) -> None:
         """Have a function called, in a worker, once only a restart of the process helps."""
-        self._lifecycle.on_failed = callback
+        self._on_failed = callback
 
     def submit(self, job: SpeechJob) -> SpeechStream:
         """Queue a job, without waiting. Must be called on an event loop.
@@ -129,7 +142,7 @@ class SpeechEngine:
             other jobs wait.
         """
         running = self._admit(job.id, client=job.client, played=job.played)
-        self._text_worker.read(self._lifecycle.backend, running, job)
+        self._text_worker.read(self._backend, running, job)
         return SpeechStream(running, self._abandon)
 
     async def read(self, job: SpeechJob) -> Reading:
@@ -144,7 +157,7 @@ class SpeechEngine:
                 "too many texts wait to be read, or too many of yours", retry_after_s=1
             )
         with self._readings.held(job.client):
-            backend = self._lifecycle.backend
+            backend = self._backend
             return await asyncio.wrap_future(self._text_worker.preview(backend, job))
 
     async def encode(self, job_id: str, content: bytes, client: str = "") -> Codes:
@@ -157,7 +170,7 @@ class SpeechEngine:
         if not self._readings.free(client):
             raise EngineBusy("too much waits to be read, or too much of yours", retry_after_s=1)
         with self._readings.held(client):
-            backend = self._lifecycle.backend
+            backend = self._backend
             return await asyncio.wrap_future(
                 self._text_worker.encode(backend, job_id, content, client)
             )
@@ -178,12 +191,15 @@ class SpeechEngine:
         return self._capacity.first_audio_s(jobs)
 
     async def wait_ready(self) -> None:
-        """Wait until jobs are accepted."""
-        await self._lifecycle.wait_ready()
+        """Wait until jobs are accepted; raises as `check_ready` where they never will be."""
+        while self._state in {"new", "loading", "warming"}:
+            await asyncio.sleep(0.02)
+        self.check_ready()
 
     def check_ready(self) -> None:
         """Do nothing if jobs are accepted."""
-        self._lifecycle.check_ready()
+        if self._state != "ready":
+            raise self._not_ready()
 
     def check_healthy(self) -> None:
         """Do nothing if the process need not be restarted.
@@ -198,7 +214,8 @@ class SpeechEngine:
 
     async def drain(self, timeout_s: float) -> None:
         """Accept no more jobs and wait until all have ended, at most ``timeout_s`` seconds."""
-        self._lifecycle.drain()
+        if self._state == "ready":
+            self._state = "draining"
         ends_s = monotonic() + timeout_s
         while (len(self._queue) or self._queue.running) and monotonic() < ends_s:
             await asyncio.sleep(0.02)
@@ -206,7 +223,12 @@ class SpeechEngine:
     async def stop(self) -> None:
         """End the workers; jobs that have not ended are cancelled."""
         self._text_worker.close()
-        await self._lifecycle.stop()
+        with self._changing:
+            if self._state != "failed":
+                self._state = "stopped"
+        self._close()
+        if self._thread.ident is not None:
+            await asyncio.to_thread(self._thread.join)
 
     async def __aenter__(self) -> Self:
         self.start()
@@ -214,6 +236,16 @@ class SpeechEngine:
 
     async def __aexit__(self, *error: object) -> None:
         await self.stop()
+
+    @property
+    def _backend(self) -> Backend:
+        if self._loaded is None:
+            raise self._not_ready()
+        return self._loaded
+
+    def _not_ready(self) -> EngineNotReady:
+        why = self._error or f"waiting for {WAITS_FOR.get(self._state)}"
+        return EngineNotReady(f"not ready: {why}", retry_after_s=5)
 
     def _admit(self, job_id: str, **given: Any) -> RunningJob:
         """Give a job a place in the queue; see `RunningJob` for what is given."""
@@ -243,3 +275,107 @@ class SpeechEngine:
         for job in self._queue.running:
             job.abandon("cancelled")
         self._sound_worker.close()
+
+    # What follows runs in the workers.
+
+    def _enter(self, state: State) -> bool:
+        """Change the state unless the engine was stopped; return whether it is the new one."""
+        with self._changing:
+            if self._state != "stopped":
+                self._state = state
+            return self._state == state
+
+    def _fail(self, why: str) -> None:
+        """Enter the state `failed`, which only a restart of the process ends."""
+        self._error = why
+        self._enter("failed")
+        self._close()
+        self._on_failed()
+
+    def _work(self) -> None:
+        """Load the model, and run level 0 here and the sound worker in a thread until stopped."""
+        try:
+            backend, batch = self._load_and_warm_up()
+        except Exception as error:
+            # A ValueError is about the operator's files and says all; others are our mistakes.
+            expected = isinstance(error, ValueError)
+            why = str(error) or type(error).__name__
+            log.error("the model cannot be used: %s", why, exc_info=not expected)
+            self._fail(why)
+            return
+        if self._state == "stopped":
+            return
+
+        batches = [batch]
+
+        def run_level_0() -> None:
+            self._run_level_0(backend, batches)
+
+        def run_sound() -> None:
+            with backend.sound_context():
+                backend.prepare_sound()
+                self._warmed("sound", backend)
+                self._sound_worker.run(backend)
+
+        def supervise_sound() -> None:
+            self._supervisor.run("sound", run_sound, self._sound_worker.fail_all)
+
+        sound = threading.Thread(target=supervise_sound, name="speech-sound", daemon=True)
+        sound.start()
+        self._supervisor.run("level 0", run_level_0, self._scheduler.fail_all)
+        sound.join()
+        backend.close()
+
+    def _run_level_0(self, backend: Backend, batches: list[Batch[Any]]) -> None:
+        """Run the scheduler, first in a batch that is there; the idle model leaves its device."""
+        idle_after_s = self._options.unload_after_s or math.inf
+        while not self._queue.closed:
+            with closing(batches.pop() if batches else backend.batch(self._options.slots)) as batch:
+                self._warmed("level 0", backend)
+                rate_hz = backend.info.frame_rate_hz
+                self._scheduler.run(batch, rate_hz, idle_after_s, backend.fits)
+            if not self._queue.closed:
+                log.info("no job for %g s: the model leaves its device", idle_after_s)
+                backend.unload(lambda: self._queue.empty)
+                self._scheduler.sleep()
+
+    def _load_and_warm_up(self) -> tuple[Backend, Batch[Any]]:
+        """Return the model once it has spoken, and a batch."""
+        self._enter("loading")
+        log.info("loading the model")
+        backend = self._load()
+        self._enter("warming")
+        backend.prepare_sound()
+        self._deterministic = backend.check_deterministic()
+        if not self._deterministic:
+            log.warning("a job has other codes among others than alone")
+        batch = backend.measure(self._capacity, self._options.slots)
+        if self._options.check_golden:
+            self._golden = backend.check_golden()
+            if self._golden is not None and self._golden.different:
+                log.warning(
+                    "%d of %d golden requests have other codes on this machine than those stored",
+                    self._golden.different,
+                    self._golden.spoken,
+                )
+        return backend, batch
+
+    def _warmed(self, worker: str, backend: Backend) -> None:
+        """Note that a worker has all that it needs; when both have, jobs are accepted."""
+        with self._warming:
+            self._cold.discard(worker)
+            if self._cold or self._state != "warming":
+                return
+            self._loaded = backend
+            for name in backend.cache_bytes:
+                count = partial(_cache_bytes, backend, name)
+                self.metrics.cache_bytes.labels(name).set_function(count)
+            self._queue.free_rows = self._options.slots
+            self._scheduler.beat_s = self._sound_worker.beat_s = monotonic()
+            if self._enter("ready"):
+                info, took_s = backend.info, monotonic() - self._began_s
+                log.info("ready: %s on %s in %.1f s", info.name, info.device, took_s)
+
+
+def _cache_bytes(backend: Backend, name: str) -> int:
+    return backend.cache_bytes.get(name, 0)

@@ -42,11 +42,7 @@ def prefix_bytes(config: ModelConfig, pool_bytes: int) -> tuple[int, int]:
 
 
 def make_pool(model: Valle, size: int, dtype: KvCacheDtype = "auto") -> PagePool:
-    """Return a pool of at most ``size`` bytes for a model's keys and values.
-
-    Args:
-        dtype: Of what is held; auto: that of the weights.
-    """
+    """Return a pool of at most ``size`` bytes for keys and values, of the weights' type or int8."""
     config, weight = model.config, model.separator
     held = torch.int8 if dtype == "int8" else weight.dtype
     page = page_bytes_of(config, held)

@@ -91,8 +91,7 @@ class PagePool:
     def take(self, count: int, work: Work) -> list[int]:
         """Return pages for one user, or raise `OutOfPages`; queues nothing on the device.
 
-        Args:
-            work: Whatever is done with them.
+        Marks of earlier users are waited for in ``work``, whatever is done with the pages.
         """
         with self._lock:
             self._count_given()
@@ -152,11 +151,7 @@ class PagePool:
 
 
 class PagedCache(SlotCache):
-    """A cache whose slots are pages of a pool. One thread only, that which makes it.
-
-    Attributes:
-        pool: The pool.
-    """
+    """A cache whose slots are pages of a `pool`. One thread only, that which makes it."""
 
     def __init__(self, pool: PagePool, slots: int, max_length: int) -> None:
         super().__init__(slots, max_length)

@@ -33,11 +33,7 @@ PADDING_RANK = torch.iinfo(torch.int32).max
 
 
 class Transformer(nn.Module):
-    """The blocks and the final norm.
-
-    Attributes:
-        kernels: Which kernels of passes over pages are fused.
-    """
+    """The blocks and the final norm; `kernels` says which of passes over pages are fused."""
 
     cos: Tensor
     sin: Tensor
@@ -117,15 +113,10 @@ class Transformer(nn.Module):
     def extend(
         self, x: Tensor, positions: Tensor, cache: SlotCache, slot: int, ranks: Tensor | None = None
     ) -> Tensor:
-        """Append positions to a slot: ``[S, D]`` after the final norm.
+        """Append vectors ``x [S, D]`` to a slot: ``[S, D]`` after the final norm.
 
-        Each attends to everything that the slot held before.
-
-        Args:
-            x: ``[S, D]``.
-            positions: ``[S]`` int64.
-            ranks: ``[S]`` int among the new positions, in pages none less than the one before;
-                None: full attention among them.
+        Each, at ``positions [S]`` int64, attends to everything that the slot held before, and among
+        the new ones by ``ranks [S]`` int, in pages none less than the one before; None: to all.
         """
         return self.extend_with_queries(x, positions, cache, slot, ranks)[0]
 
@@ -165,9 +156,7 @@ class Transformer(nn.Module):
     def step(self, x: Tensor, positions: Tensor, cache: SlotCache, slots: Sequence[int]) -> Tensor:
         """Append a position to each of B distinct slots: ``[B, D]`` after the final norm.
 
-        Args:
-            x: ``[B, D]``.
-            positions: ``[B]`` int64.
+        Of vectors ``x [B, D]`` at ``positions [B]`` int64.
         """
         return self._step(x, positions, cache, slots)[0]
 

@@ -33,8 +33,7 @@ class OrderGroup:
 class Pipeline:
     """What a batch's logits go through before and in the draw; it has no state of its own.
 
-    Attributes:
-        lookback: How many of the newest codes the processors read.
+    Processors read the `lookback` newest codes.
     """
 
     def __init__(

@@ -128,8 +128,7 @@ class ArSampler:
     def fork(self, source: int, target: int, length: int, code: int, number: int) -> None:
         """Begin a copy of a row of ``length`` codes, with another one in place of its last.
 
-        Args:
-            number: Of the copy, from 1 on: names its random stream from here.
+        ``number``, from 1 on, names the random stream of the copy from here.
         """
         self.leave(target)
         row = self._rows[target] = self._rows[source]

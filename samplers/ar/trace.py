@@ -78,10 +78,8 @@ class Trace:
 def columns(tokens: Iterable[tuple[Record, int]], *, top: int = 0) -> dict[str, NDArray[Any]]:
     """Copy an utterance's records, and its row in each, to the host: an array ``[N]`` a field.
 
-    Waits for the device. Tokens of a row that had ended are left out.
-
-    Args:
-        top: How many of the likeliest codes to tell; 0 leaves their fields out.
+    Waits for the device. Tokens of a row that had ended are left out; ``top`` is how many of the
+    likeliest codes to tell, 0 leaves their fields out.
     """
     tokens = list(tokens)
     table = {
@@ -137,9 +135,7 @@ class StepTensors(Rows):
     ) -> Record:
         """Return the record of the step that returns ``(B,)`` codes.
 
-        Args:
-            alive: ``(B,)`` bool, rows that had not ended before.
-            empty: ``(B,)`` bool, rows from which nothing could be drawn.
+        Of rows ``(B,)`` bool that had not ended before, and from which nothing could be drawn.
         """
         scores, drawn = self.scores, self.drawn
         temperature = (scores.divisor if scores.divisor is not None else scores.ones())[:, 0]

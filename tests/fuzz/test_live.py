@@ -22,8 +22,8 @@ from websockets.sync.client import connect
 from websockets.typing import Subprotocol
 
 from app.api.live.messages import PROTOCOL
+from app.engine.admission import Places
 from app.engine.engine import SpeechEngine
-from app.engine.serving.fairness import Places
 from app.main import create_app
 from app.settings import Settings
 from benchmarks.harness.loop_lag import MOST_S, watched

@@ -17,12 +17,12 @@ from app.api.render_pool import RenderPool
 from app.api.reports.recent import Failure, RecentSpeeches
 from app.api.reports.writer import ReportWriter
 from app.audio.rendering import OutputOptions, StreamRenderer, split_portions
+from app.engine.admission import Places
 from app.engine.continued import GrowingSpeech
 from app.engine.engine import SpeechEngine
 from app.engine.errors import GenerationFailed, SpeechError
 from app.engine.interface import Plan
 from app.engine.job import AudioChunk, SpeechJob, SpeechResult, WordTimes
-from app.engine.serving.fairness import Places
 from app.settings import Settings
 
 log = logging.getLogger(__name__)

@@ -27,11 +27,10 @@ from app.api.responses import EVENT_STREAM
 from app.api.schemas import Usage
 from app.api.speech.framing import Framing
 from app.audio.rendering import OutputOptions, StreamRenderer, render_in_steps, split_portions
-from app.engine.admission import stretched
+from app.engine.admission import Places, stretched
 from app.engine.errors import EngineBusy, ReaderStalled, SpeechError
 from app.engine.interface import Plan
 from app.engine.job import AudioChunk, SpeechJob, SpeechResult
-from app.engine.serving.fairness import Places
 from app.engine.serving.running import SpeechStream
 from models.text.warnings import warnings_of
 from samplers.knobs.needs import doubts, idle_knobs

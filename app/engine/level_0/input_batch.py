@@ -123,8 +123,7 @@ class InputBatch:
     def fork(self, source: Hypothesis, target: Hypothesis, code: int, number: int) -> None:
         """Add a copy of a row, in slots of its own, that drew another code in the last step.
 
-        Args:
-            number: Of the copy among those of this row, from 1 on; its noise depends on it.
+        Its noise depends on ``number``, counted from 1 among the copies of this row.
         """
         self.copy(source, target)
         target.codes[-1] = code

@@ -1,15 +1,15 @@
 """Which jobs draw level 0 in the next step; jobs join and leave between two steps of the batch."""
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 from time import monotonic, perf_counter
 from typing import Any
 
-from app.engine.admission import Capacity
+from app.engine.admission import Capacity, reserved, share
 from app.engine.errors import SpeechError
 from app.engine.interface import Batch, Plan
-from app.engine.serving.fairness import RowShares
 from app.engine.serving.metrics import EngineMetrics
 from app.engine.serving.running import JobQueue, RunningJob
 from app.engine.serving.sound_worker import SoundWorker
@@ -24,6 +24,50 @@ than `AHEAD_S`, and of no less priority, are stepped: a step of fewer rows is qu
 _IDLE_S, _PAUSE_S = 5.0, 0.25
 
 Fits = Callable[[Plan, Iterable[Plan]], bool]
+
+
+class RowShares:
+    """Chooses which of the waiting jobs gets rows of the batch next.
+
+    Within a priority, the job comes first whose client has the fewest rows, and of those the
+    oldest. No job overtakes one that does not fit yet, or a large job would never begin. With two
+    exceptions: a job whose client has its full share waits without blocking others; and the
+    reserved rows are for jobs that need no more, which therefore never delay a larger one.
+    """
+
+    def __init__(self, slots: int) -> None:
+        self._slots, self._reserved, self._share = slots, reserved(slots), share(slots)
+
+    def next(
+        self, waiting: Sequence[RunningJob], running: Collection[RunningJob]
+    ) -> RunningJob | None:
+        """Return the job that can begin now, or None.
+
+        Args:
+            waiting: Oldest first.
+        """
+        rows_by_client, small = Counter[str](), 0
+        for job in running:
+            rows_by_client[job.client] += job.rows
+            small += job.rows if self._is_small(job) else 0
+        used, blocked, full = rows_by_client.total(), False, set[str]()
+        for job in sorted(waiting, key=lambda one: (one.priority, rows_by_client[one.client])):
+            rows = job.rows
+            if job.client in full or rows_by_client[job.client] + rows > self._share:
+                full.add(job.client)
+                continue
+            if self._is_small(job):
+                fits = used + rows <= self._slots
+                if fits and (not blocked or small + rows <= self._reserved):
+                    return job
+            elif not blocked and used - small + rows <= self._share and used + rows <= self._slots:
+                return job
+            blocked = True
+        return None
+
+    def _is_small(self, job: RunningJob) -> bool:
+        """Return whether a job may have the reserved rows; without any, every job is small."""
+        return not self._reserved or job.rows <= self._reserved
 
 
 class Scheduler:

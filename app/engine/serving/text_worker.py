@@ -2,15 +2,17 @@
 
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
 from functools import partial
+from heapq import heappop, heappush
+from itertools import count
 from threading import Lock
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from app.engine.admission import Capacity, pauses_s, share, spoken_symbols
 from app.engine.errors import InvalidRequest, SpeechError, broken
 from app.engine.interface import Backend, Plan, Reading
 from app.engine.job import Codes, SpeechJob
-from app.engine.serving.fairness import Turn, Turns
 from app.engine.serving.outcomes import Outcomes
 from app.engine.serving.running import JobQueue, RunningJob
 from samplers.knobs.features import knob_at_fault
@@ -23,20 +25,91 @@ TEXT_CHARS, RECORDING_CHARS = 64, 4096
 characters are read in the time that any text takes, however short, or a recording."""
 
 
-class _TextCall(NamedTuple):
+@dataclass(frozen=True, slots=True, eq=False)
+class TextCall:
     """What is done when its turn has come: ``run(on_piece)`` is the result of ``done``."""
 
+    client: str
+    length: int  # its characters, or what else of work is as long as so many
     run: Callable[[OnPiece], Any]
-    done: "Future[Any]"
+    done: "Future[Any]" = field(default_factory=Future)
+
+
+class Turns:
+    """Texts that wait to be read. Not thread-safe.
+
+    Clients take turns, and each has its shortest text read first. That is start-time fair queueing
+    (Goyal, Vin and Cheng 1996): every client has a tag, the characters that were read for it. Of
+    the waiting clients the one with the lowest tag comes next; a new one begins no lower than the
+    one that is read now, so that nobody saves up turns.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: dict[str, list[tuple[int, int, TextCall]]] = {}
+        self._tags: dict[str, int] = {}
+        self._now = 0  # the tag at which the text that is read now began
+        self._added = count()
+
+    def add(self, call: TextCall) -> None:
+        """Let a text wait."""
+        client = call.client
+        if client not in self._waiting:
+            self._waiting[client] = []
+            self._tags[client] = max(self._now, self._tags.get(client, 0))
+        heappush(self._waiting[client], (call.length, next(self._added), call))
+
+    def next(self, during: TextCall | None = None) -> TextCall | None:
+        """Return the text to read next; None if there is none.
+
+        While ``during`` is read only one that goes before its rest is returned: a shorter one of
+        the same client, or one of a client for whom less was read.
+        """
+        client = self._first(during)
+        if client is None:
+            return None
+        if during is None and len(self._waiting) == 1:
+            # Nobody else waits and nothing is read: whatever was before delays nobody.
+            self._now = max(self._tags.values())
+            self._tags = {client: self._now}
+        waiting = self._waiting[client]
+        _, _, call = heappop(waiting)
+        self._now = max(self._now, self._tags[client])
+        self._tags[client] += call.length
+        if not waiting:
+            del self._waiting[client]
+            # Of who does not wait, a tag that has been passed says no more than none.
+            tags = self._tags.items()
+            self._tags = {one: n for one, n in tags if n > self._now or one in self._waiting}
+        return call
+
+    def clear(self) -> None:
+        """Remove all; nobody gets a result."""
+        for waiting in self._waiting.values():
+            for *_, call in waiting:
+                call.done.cancel()
+        self._waiting.clear()
+
+    def _first(self, during: TextCall | None) -> str | None:
+        """Return whose turn it is."""
+        if not self._waiting:
+            return None
+        # Of two with the same tag, whoever has the shorter text.
+        client = min(self._waiting, key=lambda one: (self._tags[one], self._waiting[one][0]))
+        if during is None:
+            return client
+        own = self._waiting.get(during.client)
+        tag = self._tags.get(during.client, self._now)
+        if client != during.client and self._tags[client] < tag:
+            return client
+        return during.client if own and own[0][0] < during.length else None
 
 
 class TextWorker:
-    """Plans jobs: clients take turns, and each has its shortest text read first.
+    """Plans jobs, whose texts are read by `Turns`.
 
-    Between two pieces of a text whatever comes before its rest is read: the shorter texts of the
-    same client, and those of others for whom less was read (`app.engine.serving.fairness`). So a
-    sentence waits for one piece of a long text, some milliseconds, however many long texts there
-    are, and for one text of each other client, however short those are.
+    Between two pieces of a text whatever comes before its rest is read. So a sentence waits for one
+    piece of a long text, some milliseconds, however many long texts there are, and for one text of
+    each other client, however short those are.
     """
 
     def __init__(
@@ -46,7 +119,7 @@ class TextWorker:
         self._slots, self._share = slots, share(slots)
         # espeak-ng reads one text at a time in a process, so more threads would only wait.
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="speech-text")
-        self._turns, self._lock = Turns[_TextCall](), Lock()
+        self._turns, self._lock = Turns(), Lock()
 
     def read(self, backend: Backend, job: RunningJob, asked: SpeechJob) -> None:
         """Submit a job to be planned and queued, or refused."""
@@ -67,33 +140,31 @@ class TextWorker:
     def close(self) -> None:
         """Plan no more jobs."""
         with self._lock:
-            for work in self._turns.clear():
-                work.done.cancel()
+            self._turns.clear()
         self._thread.shutdown(wait=False, cancel_futures=True)
 
     def _submit(self, client: str, length: int, run: Callable[[OnPiece], T]) -> "Future[T]":
         """Have something done in the thread, when its turn has come."""
-        done: Future[T] = Future()
+        call = TextCall(client, length, run)
         with self._lock:
-            self._turns.add(client, length, _TextCall(run, done))
+            self._turns.add(call)
         self._thread.submit(self._do_next)
-        return done
+        return call.done
 
-    def _do_next(self, during: Turn[_TextCall] | None = None) -> bool:
+    def _do_next(self, during: TextCall | None = None) -> bool:
         """Do what comes next."""
         with self._lock:
-            turn = self._turns.next(during)
-        if turn is None:
+            call = self._turns.next(during)
+        if call is None:
             return False
-        run, done = turn.item
-        if done.set_running_or_notify_cancel():
+        if call.done.set_running_or_notify_cancel():
             try:
-                done.set_result(run(partial(self._do_all, turn)))
+                call.done.set_result(call.run(partial(self._do_all, call)))
             except BaseException as error:
-                done.set_exception(error)
+                call.done.set_exception(error)
         return True
 
-    def _do_all(self, during: Turn[_TextCall]) -> None:
+    def _do_all(self, during: TextCall) -> None:
         """Do all that comes before the rest of what is being done."""
         while self._do_next(during):
             pass

@@ -82,8 +82,7 @@ class SoundDecoder:
     def make_together(self, utterances: Sequence[SoundUtterance]) -> Sequence[SoundUtterance]:
         """Make the next chunk of the first, most urgent utterance, and of others that fit.
 
-        Returns those whose chunks were made, or failed; none if that of the first is made by
-        itself.
+        Returns those whose chunks were made, or failed; none if the first is made by itself.
         """
         if self.recorded is None or utterances[0].chunk is None:
             return ()

@@ -280,7 +280,7 @@ async def test_stopping_tells_every_reader():
         await until(lambda: engine.status.state == "stopped")
         backend.let(4)
         await stopping
-        assert not engine._lifecycle.thread.is_alive()
+        assert not engine._thread.is_alive()
         outcomes = await asyncio.gather(*readers, return_exceptions=True)
         assert [type(outcome) for outcome in outcomes] == [EngineNotReady] * 2
         assert engine.finished == {"cancelled": 2}

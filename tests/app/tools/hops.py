@@ -26,7 +26,12 @@ from typing import Any, NamedTuple
 ADVANCE = "ArSampler.advance"
 QUEUE = ("SoundWorker.put", "Voicer.put")
 PACKAGES = ("app", "samplers")
-FORWARD = "Valle.embed_response", "Valle.logits", "Transformer.extend", "Transformer.step"
+FORWARD = (
+    "Valle.embed_response",
+    "Valle.logits",
+    "Transformer.extend_with_queries",
+    "Transformer.step",
+)
 """Functions of `models` in which a forward pass of the language model begins."""
 
 

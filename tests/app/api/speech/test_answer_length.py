@@ -15,7 +15,7 @@ import pytest
 from fastapi import FastAPI
 
 from app.api.render_pool import RenderPool
-from app.engine.serving.fairness import Places
+from app.engine.admission import Places
 from app.main import create_app
 from app.settings import Settings
 from tests.app.tools.answers import path_of, report_of

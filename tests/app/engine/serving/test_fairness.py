@@ -8,11 +8,12 @@ from typing import cast
 
 import pytest
 
-from app.engine.admission import share
+from app.engine.admission import Places, share
 from app.engine.errors import EngineBusy, InvalidRequest
 from app.engine.job import SpeechJob
-from app.engine.serving.fairness import Places, RowShares, Turn, Turns
 from app.engine.serving.running import RunningJob
+from app.engine.serving.scheduler import RowShares
+from app.engine.serving.text_worker import TextCall, Turns
 from samplers.knobs.params import SamplingParams
 from tests.fakes import FakeBackend, fake_engine
 
@@ -127,24 +128,34 @@ async def test_no_job_may_take_the_rows_that_are_kept():
 LONG = 4096
 
 
-def filled(*texts: tuple[str, int]) -> Turns[str]:
-    turns = Turns[str]()
+def text(client: str, length: int, name: str = "") -> TextCall:
+    return TextCall(client, length, lambda _: name or f"{client}{length}")
+
+
+def filled(*texts: tuple[str, int]) -> Turns:
+    turns = Turns()
     for client, length in texts:
-        turns.add(client, length, f"{client}{length}")
+        turns.add(text(client, length))
     return turns
 
 
-def taken(turns: Turns[str], during: Turn[str] | None = None) -> list[str]:
+def said(call: TextCall | None) -> str:
+    assert call is not None
+    result: str = call.run(lambda: None)
+    return result
+
+
+def taken(turns: Turns, during: TextCall | None = None) -> list[str]:
     order = []
-    while (turn := turns.next(during)) is not None:
-        order.append(turn.item)
+    while (call := turns.next(during)) is not None:
+        order.append(said(call))
     return order
 
 
 def test_one_clients_shortest_text_comes_first_and_of_equals_the_oldest() -> None:
-    turns = Turns[str]()
+    turns = Turns()
     for item in ("three", "of", "by", "a"):
-        turns.add("", len(item), item)
+        turns.add(text("", len(item), item))
     assert taken(turns) == ["a", "of", "by", "three"]
 
 
@@ -153,17 +164,14 @@ def test_a_stranger_waits_for_one_text_of_another_client_however_many_and_short_
     length: int,
 ) -> None:
     """The attacker asks again before each answer, so that it always has texts that wait."""
-    turns = Turns[str]()
+    turns = Turns()
     for number in range(9):
-        turns.add("attacker", length, f"attack {number}")
+        turns.add(text("attacker", length, f"attack {number}"))
     for number in range(50):
         assert turns.next() is not None
-        turns.add("attacker", length, f"again {number}")
-    turns.add("stranger", 12, "Hello there.")
-    first, second = turns.next(), turns.next()
-    assert first is not None
-    assert second is not None
-    assert "Hello there." in (first.item, second.item)
+        turns.add(text("attacker", length, f"again {number}"))
+    turns.add(text("stranger", 12, "Hello there."))
+    assert "Hello there." in (said(turns.next()), said(turns.next()))
 
 
 def test_who_asks_for_nothing_for_long_saves_nothing_up() -> None:
@@ -172,7 +180,7 @@ def test_who_asks_for_nothing_for_long_saves_nothing_up() -> None:
     for _ in range(90):
         turns.next()
     for _ in range(10):
-        turns.add("new", 100, "new100")
+        turns.add(text("new", 100, "new100"))
     assert taken(turns)[:4] in (
         ["new100", "busy100", "new100", "busy100"],
         ["busy100", "new100", "busy100", "new100"],
@@ -183,11 +191,11 @@ def test_while_a_text_is_read_only_what_comes_before_its_rest_is_next() -> None:
     turns = filled(("attacker", LONG))
     during = turns.next()
     assert during is not None
-    turns.add("attacker", LONG, "as long")
-    turns.add("attacker", 9, "shorter")
-    turns.add("stranger", 12, "Hello there.")
-    turns.add("stranger", LONG - 13, "the stranger's book")
-    turns.add("stranger", 14, "more than its share")
+    turns.add(text("attacker", LONG, "as long"))
+    turns.add(text("attacker", 9, "shorter"))
+    turns.add(text("stranger", 12, "Hello there."))
+    turns.add(text("stranger", LONG - 13, "the stranger's book"))
+    turns.add(text("stranger", 14, "more than its share"))
     during_it = ["Hello there.", "more than its share", "the stranger's book", "shorter"]
     assert taken(turns, during) == during_it
     assert taken(turns) == ["as long"]
@@ -195,11 +203,11 @@ def test_while_a_text_is_read_only_what_comes_before_its_rest_is_next() -> None:
 
 def test_characters_read_are_shared_equally_by_all_that_wait() -> None:
     random = Random(7)
-    turns, read = Turns[int](), dict.fromkeys("abc", 0)
+    turns, read = Turns(), dict.fromkeys("abc", 0)
     for client in read:
         for _ in range(2000):
             length = random.randint(1, 50) if client == "a" else random.randint(1, LONG)
-            turns.add(client, length, length)
+            turns.add(text(client, length))
     for _ in range(1500):
         turn = turns.next()
         assert turn is not None
@@ -208,14 +216,17 @@ def test_characters_read_are_shared_equally_by_all_that_wait() -> None:
 
 
 def test_nothing_is_remembered_of_clients_who_left() -> None:
-    turns = Turns[int]()
+    turns = Turns()
     for number in range(1000):
-        turns.add(f"client {number}", 5, number)
+        turns.add(text(f"client {number}", 5))
         assert turns.next() is not None
     assert len(turns._tags) <= 2
 
 
-def test_what_is_cleared_is_returned_and_comes_no_more() -> None:
-    turns = filled(("a", 1), ("b", 2))
-    assert sorted(turns.clear()) == ["a1", "b2"]
+def test_what_is_cleared_comes_no_more_and_nobody_waits_for_it() -> None:
+    turns, calls = Turns(), [text("a", 1), text("b", 2)]
+    for call in calls:
+        turns.add(call)
+    turns.clear()
     assert turns.next() is None
+    assert all(call.done.cancelled() for call in calls)
