@@ -27,8 +27,9 @@ characters are read in the time that any text takes, however short, or a recordi
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TextCall:
-    """What is done when its turn has come: ``run(on_piece)`` is the result of ``done``."""
+    """What is done for a job when its turn has come: ``done`` gets what ``run(on_piece)`` gives."""
 
+    job_id: str
     client: str
     length: int  # its characters, or what else of work is as long as so many
     run: Callable[[OnPiece], Any]
@@ -123,19 +124,18 @@ class TextWorker:
 
     def read(self, backend: Backend, job: RunningJob, asked: SpeechJob) -> None:
         """Submit a job to be planned and queued, or refused."""
-        self._submit(asked.client, _chars(asked), partial(self._plan, backend, job, asked))
+        self._submit(asked, partial(self._plan, backend, job, asked))
 
     def preview(self, backend: Backend, job: SpeechJob) -> "Future[Reading]":
         """Submit the text of a job to be read and not spoken."""
-        return self._submit(job.client, _chars(job), partial(self._read_alone, backend, job))
+        return self._submit(job, partial(backend.read, job))
 
     def encode(
         self, backend: Backend, job_id: str, content: bytes, client: str = ""
     ) -> "Future[Codes]":
         """Submit a recording to be encoded; texts wait for it."""
-        return self._submit(
-            client, RECORDING_CHARS, lambda _: self._encode(backend, job_id, content)
-        )
+        call = TextCall(job_id, client, RECORDING_CHARS, lambda _: backend.encode(content))
+        return self._add(call)
 
     def close(self) -> None:
         """Plan no more jobs."""
@@ -143,9 +143,11 @@ class TextWorker:
             self._turns.clear()
         self._thread.shutdown(wait=False, cancel_futures=True)
 
-    def _submit(self, client: str, length: int, run: Callable[[OnPiece], T]) -> "Future[T]":
-        """Have something done in the thread, when its turn has come."""
-        call = TextCall(client, length, run)
+    def _submit(self, job: SpeechJob, run: Callable[[OnPiece], Any]) -> "Future[Any]":
+        """Have something done with the text of a job, when its turn has come."""
+        return self._add(TextCall(job.id, job.client, TEXT_CHARS + len(job.text), run))
+
+    def _add(self, call: TextCall) -> "Future[Any]":
         with self._lock:
             self._turns.add(call)
         self._thread.submit(self._do_next)
@@ -160,36 +162,16 @@ class TextWorker:
         if call.done.set_running_or_notify_cancel():
             try:
                 call.done.set_result(call.run(partial(self._do_all, call)))
-            except BaseException as error:
+            except SpeechError as error:
                 call.done.set_exception(error)
+            except BaseException as error:
+                call.done.set_exception(broken(call.job_id, error))
         return True
 
     def _do_all(self, during: TextCall) -> None:
         """Do all that comes before the rest of what is being done."""
         while self._do_next(during):
             pass
-
-    @staticmethod
-    def _encode(backend: Backend, job_id: str, content: bytes) -> Codes:
-        """Encode a recording."""
-        try:
-            return backend.encode(content)
-        except SpeechError:
-            raise
-        except Exception as error:
-            failure: SpeechError = broken(job_id, error)
-            raise failure from error
-
-    @staticmethod
-    def _read_alone(backend: Backend, job: SpeechJob, on_piece: OnPiece) -> Reading:
-        """Read a text."""
-        try:
-            return backend.read(job, on_piece)
-        except SpeechError:
-            raise
-        except Exception as error:
-            failure: SpeechError = broken(job.id, error)
-            raise failure from error
 
     def _plan(self, backend: Backend, job: RunningJob, asked: SpeechJob, on_piece: OnPiece) -> None:
         """Plan a job and queue it, or refuse it."""
@@ -222,8 +204,3 @@ class TextWorker:
                 f" {self._slots}",
                 param=knob_at_fault(plan.params),
             )
-
-
-def _chars(job: SpeechJob) -> int:
-    """Return how many characters' time the text of a job takes."""
-    return TEXT_CHARS + len(job.text)

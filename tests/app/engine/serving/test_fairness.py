@@ -129,7 +129,7 @@ LONG = 4096
 
 
 def text(client: str, length: int, name: str = "") -> TextCall:
-    return TextCall(client, length, lambda _: name or f"{client}{length}")
+    return TextCall("", client, length, lambda _: name or f"{client}{length}")
 
 
 def filled(*texts: tuple[str, int]) -> Turns:
