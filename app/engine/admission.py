@@ -95,8 +95,7 @@ class Places:
 class Cost:
     """Seconds of work a second of audio, or a step, as an exponential moving average.
 
-    Args:
-        time_constant: Of the average, in seconds of audio or in steps.
+    Its time constant is in seconds of audio, or in steps.
     """
 
     def __init__(self, time_constant: float) -> None:
@@ -207,8 +206,7 @@ class Capacity:
     def chunk_s(self, frames: int) -> float:
         """Return the time in which frames of level 0 are drawn and the chunk that they end is made.
 
-        If no other is made meanwhile. Steps take longer with each further stream, and a quota may
-        stop them once more than measured.
+        No other is made meanwhile. A quota may stop the steps once more than measured.
         """
         step_s = max(cost.each for cost in self._step) / SHARE
         return frames * step_s + self._chunk.seconds + self._throttle_s
@@ -239,13 +237,10 @@ class Stream:
 
 
 def keeps_up(streams: Sequence[Stream], speed: float) -> bool:
-    """Return whether no stream stalls.
+    """Return whether no stream stalls, at ``speed`` seconds of audio made a second.
 
     The audio due up to a time t is ``min(left, t - lead)`` of each stream that has used up its
     lead. As a function of t it is steepest before the end of a stream, so only ends are checked.
-
-    Args:
-        speed: Seconds of audio made a second.
     """
     begins = [(one.lead_s, 1) for one in streams]
     ends = [(one.lead_s + one.left_s, -1) for one in streams]
@@ -262,13 +257,10 @@ def keeps_up(streams: Sequence[Stream], speed: float) -> bool:
 def fits(
     streams: Sequence[Stream], newcomer_s: float, speed: float, blocking_s: float = 0.0
 ) -> bool:
-    """Return whether one more stream can begin without a stall of any.
+    """Return whether one more stream can begin without a stall of any, or none runs.
 
-    True where none runs: waiting would not help the new one.
-
-    Args:
-        blocking_s: Longest time for which work on one stream delays the others: each that plays
-            must have so much audio buffered for each stream that begins, and its ``next_s``.
+    Work on one stream delays the others by at most ``blocking_s``: each that plays must have so
+    much audio buffered for each stream that begins, and its ``next_s``.
     """
     if not streams:
         return True
@@ -289,8 +281,7 @@ def pauses_s(
 ) -> float:
     """Return the seconds of silence between and after the utterances of a job.
 
-    Args:
-        more: Whether a later job continues the speech, so that the last pause counts in any case.
+    The last pause counts in any case if there is ``more``: a later job continues the speech.
     """
     asked = [one.pause_after_s for one in utterances]
     total_s = sum(pause_s if one is None else one for one in asked)
@@ -322,15 +313,12 @@ def check_audio_s(
 
 
 def longest_throttle_s(mount: Path = _MOUNT, own: Path = _OWN, cpus: int | None = None) -> float:
-    """Return the longest time for which a CPU quota stops every thread of this process, in seconds.
+    """Return the seconds for which a CPU quota stops every thread of this process at most.
 
     Linux stops a group that has used ``quota`` seconds of processor time in a ``period`` until the
     period ends (Documentation/scheduler/sched-bwc.rst). On ``cpus`` busy processors that is after
     ``quota / cpus``, so it stands still for ``period - quota / cpus``. Quotas of the groups above
-    count too.
-
-    Returns:
-        0 without a quota, on a system without control groups, or where they cannot be read.
+    count too. 0 without a quota or control groups, or where they cannot be read.
     """
     quotas = _quotas(mount, own)
     if not quotas:

@@ -48,11 +48,7 @@ _MOST_READINGS = 10
 
 
 class SpeechEngine:
-    """Runs jobs side by side, on one loaded model.
-
-    Args:
-        load: Returns the model; called once, in the level-0 thread.
-    """
+    """Runs jobs side by side, on one loaded model, that ``load`` returns in a worker."""
 
     def __init__(self, load: Callable[[], Backend], options: EngineOptions) -> None:
         self._load, self._options, self.metrics = load, options, EngineMetrics()

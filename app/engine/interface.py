@@ -6,7 +6,7 @@ of it, a chunk at a time (`SoundStream`).
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 from torch import Tensor
@@ -54,6 +54,10 @@ class FirstChunk:
     before_s: float  # seconds of audio of the chunks before it, the first one's included
 
 
+Speaker = tuple[Voice, Tensor | None]
+"""A voice and its prompt, codes ``[Tp, K]`` or None."""
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
     """A job that was checked and resolved: every choice is made that the caller left open."""
@@ -73,13 +77,7 @@ class Plan:
     words: tuple[tuple[WordSpan, ...], ...] = ()
     # Of each utterance, how many symbols each phoneme id stands for; likewise.
     lengths: tuple[Sequence[int], ...] = ()
-    # The voices that the text names, in lower case, with their prompts ``[Tp, K]``.
-    speakers: Mapping[str, tuple[Voice, Tensor | None]] = field(default_factory=dict)
-
-    def speaker(self, utterance: int) -> tuple[Voice, Tensor | None]:
-        """Return who speaks an utterance, with the prompt."""
-        name = self.utterances[utterance].voice
-        return (self.voice, self.prompt) if name is None else self.speakers[name.lower()]
+    speakers: tuple[Speaker, ...] = ()  # of each utterance: that voice, or one that the text names
 
 
 @dataclass(frozen=True, slots=True)

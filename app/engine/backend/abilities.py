@@ -20,13 +20,9 @@ _SHARED_GROUPS = {"request", "nar", "joining"}  # of knobs that act with either 
 def choose_level_0(
     params: SamplingParams, moved: Collection[str], config: ModelConfig
 ) -> SamplingParams:
-    """Choose how level 0 is drawn: token by token, or in masked passes.
+    """Return ``params`` with `level_0` either `ar`, token by token, or `masked`.
 
-    Args:
-        moved: Names of the knobs that the caller set to other values than the preset's.
-
-    Returns:
-        ``params`` with `level_0` either `ar` or `masked`.
+    ``moved`` are the knobs that the caller set to other values than the preset's.
 
     Raises:
         InvalidRequest: The model cannot draw masked, or a knob was moved that acts only with the

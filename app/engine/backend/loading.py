@@ -71,8 +71,7 @@ def load_speech(options: ModelOptions, device: torch.device) -> SpeechModel:
 def place_on_gpu(model: Valle, device: torch.device, *, fused: bool) -> None:
     """Move a model to a GPU, in the number format that it computes in there.
 
-    Args:
-        fused: Whether it runs the fused kernels that agree with PyTorch's operators there.
+    If ``fused``, it runs the kernels of our own that agree with PyTorch's operators there.
     """
     library.set_up()
     prepare_for(device, model)

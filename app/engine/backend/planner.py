@@ -21,7 +21,7 @@ from app.engine.backend.abilities import (
 )
 from app.engine.backend.options import ModelOptions
 from app.engine.errors import InvalidRequest, UnknownVoice, VoiceDamaged
-from app.engine.interface import Plan, Reading
+from app.engine.interface import Plan, Reading, Speaker
 from app.engine.job import USUAL_PHONEME_S, Codes, SpeechJob
 from app.engine.reading import TextProcess
 from app.engine.voices import Voices
@@ -141,7 +141,7 @@ class Planner:
         if aligned:
             check_alignment(config)
         utterances = self._read(job, language, on_piece)
-        speakers = self._speakers(utterances, job.owner, params)
+        named = self._named(utterances, job.owner, params)
         if job.kept is not None:
             check_kept(job, job.kept, utterances, params, config)
         words: list[tuple[WordSpan, ...]] = []
@@ -152,6 +152,7 @@ class Planner:
             on_piece()
         job = limited(job, utterances, params.pause_s, self._frame_rate_hz, self._max_audio_s)
         text_s = perf_counter() - started_s
+        own = voice, self._prompt(voice)
         return Plan(
             job,
             params,
@@ -161,12 +162,12 @@ class Planner:
             utterances,
             text_s,
             rows=rows_needed(params),
-            prompt=self._prompt(voice),
+            prompt=own[1],
             nar=nar_plan(config, params),
             decoder=self._decoder,
             words=tuple(words),
             lengths=tuple(lengths),
-            speakers=speakers,
+            speakers=tuple(named[one.voice.lower()] if one.voice else own for one in utterances),
         )
 
     def read(self, job: SpeechJob, on_piece: Callable[[], None] = lambda: None) -> Reading:
@@ -233,9 +234,9 @@ class Planner:
                 torch.cuda.current_stream(prompt.device).synchronize()
             return prompt
 
-    def _speakers(
+    def _named(
         self, utterances: Sequence[Utterance], owner: str, params: SamplingParams
-    ) -> dict[str, tuple[Voice, Tensor | None]]:
+    ) -> dict[str, Speaker]:
         """Return the voices that a text names, in lower case, with their prompts."""
         names = dict.fromkeys(one.voice.lower() for one in utterances if one.voice is not None)
         if len(names) > MOST_SPEAKERS:
@@ -243,7 +244,7 @@ class Planner:
                 f"the text names {len(names)} voices, at most {MOST_SPEAKERS} may speak",
                 param="input",
             )
-        speakers = {}
+        speakers: dict[str, Speaker] = {}
         for name in names:
             try:
                 voice = self.voices.speaker(name, owner)
@@ -295,12 +296,10 @@ def limited(
     frame_rate_hz: float,
     max_audio_s: float,
 ) -> SpeechJob:
-    """Return a job with `max_duration_s` such that its audio cannot exceed a limit.
+    """Return a job with `max_duration_s` such that its audio cannot exceed ``max_audio_s``.
 
-    Args:
-        job: The job; the audio of earlier jobs of the same speech counts.
-        max_audio_s: The limit in seconds of audio as it is held or sent; a `speed` above 1 does not
-            raise it. What has more, by its pauses and its text at the usual pace, is refused.
+    The audio of earlier jobs of the same speech counts, and a `speed` above 1 does not raise the
+    limit. What has more, by its pauses and its text at the usual pace, is refused.
     """
     if math.isinf(max_audio_s):
         return job

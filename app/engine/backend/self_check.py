@@ -26,10 +26,7 @@ def is_deterministic(
 ) -> bool:
     """Return whether a job has the same codes alone and among others; warms the model up, too.
 
-    It has not where the rounding of matrix products depends on the number of rows.
-
-    Args:
-        batch_of: Returns a batch of so many rows for which nothing is recorded.
+    It has not where rounding depends on the number of rows. Batches of ``batch_of`` record nothing.
     """
     plans = [
         backend.plan(

@@ -60,8 +60,7 @@ OnProgress = Callable[[Progress], bool]
 class Synthesizer:
     """A loaded model; a `app.engine.interface.Backend`.
 
-    Args:
-        sound_process: Decodes codes to samples; None: the calling thread does.
+    Without a process of its own, sound is made and text is read in the calling thread.
     """
 
     def __init__(
@@ -123,8 +122,7 @@ class Synthesizer:
     def load(cls, options: ModelOptions, started: ModelWorkers = NOT_STARTED) -> Self:
         """Load a model, in the thread that will draw level 0.
 
-        Args:
-            started: Its processes, as far as they were started before.
+        Its processes may be ``started`` already.
         """
         torch.set_num_threads(options.threads)
         device = choose_device(options.device)
@@ -282,10 +280,8 @@ class Synthesizer:
     ) -> Iterator[AudioChunk]:
         """Yield the audio of one job, all in this thread, the last chunk with the result.
 
-        This is what the workers of an engine do, for callers without one.
-
-        Args:
-            on_progress: Called after every step; False ends the job without a result.
+        This is what the workers of an engine do, for callers without one. ``on_progress`` is called
+        after every step; False ends the job without a result.
         """
         playback = Playback(monotonic() - queue_s - plan.text_s)
         with (
@@ -323,8 +319,7 @@ class Synthesizer:
     def check_golden(self) -> GoldenResult | None:
         """Speak the model's golden requests and compare their codes with the stored ones.
 
-        Returns:
-            None if no codes are stored, or for another number format of the weights.
+        None if no codes are stored, or for another number format of the weights.
         """
         requests = read_golden(self._speech.folder)
         return compare(self.spoken, requests) if requests and self.info.weights == "int8" else None

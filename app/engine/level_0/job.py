@@ -199,7 +199,7 @@ class Level0Job:
 
     def _inputs_of(self, utterance: Utterance) -> UtteranceInput:
         ids, plan = self._front_end.encode(utterance.phonemes), self.plan
-        voice, prompt = plan.speaker(self._number)
+        voice, prompt = plan.speakers[self._number]
         if utterance.voice != self._speaker:
             self._context.clear()  # of another speaker
             self._speaker = utterance.voice

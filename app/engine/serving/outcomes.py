@@ -12,12 +12,9 @@ log = logging.getLogger(__name__)
 
 
 class Outcomes:
-    """Records how each job ended; of several calls for one job, the first counts.
+    """Records how each job ended; of several calls for one job, the first counts. Any thread.
 
-    Any thread may call.
-
-    Attributes:
-        finished: How many jobs ended for which reason; replays are not counted.
+    `finished` counts the jobs that ended for each reason, without replays.
     """
 
     def __init__(self, metrics: EngineMetrics) -> None:
@@ -35,8 +32,7 @@ class Outcomes:
     ) -> None:
         """Record that a job ended without a result, and give its reader the error.
 
-        Args:
-            error: None if the reader has left, or the engine stops.
+        There is none if the reader has left, or the engine stops.
         """
         if not job.close():
             return

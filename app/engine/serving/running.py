@@ -295,9 +295,7 @@ class JobQueue:
     def pop(self, choose: Callable[[Sequence[RunningJob]], RunningJob | None]) -> RunningJob | None:
         """Return the next job, which then runs; None if there is none.
 
-        Args:
-            choose: Returns one of the waiting jobs, which it gets in order; None if none of
-                them can run yet.
+        ``choose`` returns one of the waiting jobs, given in order, or None if none can run yet.
         """
         with self._changed:
             job = None if self._closed or not self._waiting else choose(self._waiting)

@@ -41,11 +41,7 @@ class RowShares:
     def next(
         self, waiting: Sequence[RunningJob], running: Collection[RunningJob]
     ) -> RunningJob | None:
-        """Return the job that can begin now, or None.
-
-        Args:
-            waiting: Oldest first.
-        """
+        """Return the job of those waiting, the oldest first, that can begin now, or None."""
         rows_by_client, small = Counter[str](), 0
         for job in running:
             rows_by_client[job.client] += job.rows
@@ -96,11 +92,9 @@ class Scheduler:
         idle_after_s: float = math.inf,
         fits: Fits = lambda *_: True,
     ) -> None:
-        """Step until the queue is closed and no job draws any more, or until idle for long.
+        """Step until the queue is closed and no job draws any more, or until idle for so long.
 
-        Args:
-            idle_after_s: Return after so many seconds in which no job waited or ran.
-            fits: Whether memory holds a plan along with those that run.
+        ``fits`` says whether memory holds a plan along with those that run.
         """
         self._frame_rate_hz, self._fits = frame_rate_hz, fits
         self._note_rows()

@@ -26,11 +26,9 @@ class Supervisor:
     def run(
         self, name: str, work: Callable[[], None], fail_jobs: Callable[[SpeechError], None]
     ) -> None:
-        """Call ``work`` until it returns normally.
+        """Call ``work`` until it returns normally, which it does when there is no more to do.
 
-        Args:
-            work: Returns when there is no more to do.
-            fail_jobs: Ends the running jobs with an error; those that wait stay.
+        ``fail_jobs`` ends the running jobs with an error; those that wait stay.
         """
         while True:
             try:

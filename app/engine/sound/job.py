@@ -180,7 +180,7 @@ class SoundJob:
             plan.lengths[number],
             lead_frames=head.lead_frames,
             with_phonemes=plan.job.timestamps == "phoneme",
-            voice=plan.speaker(number)[0].name,
+            voice=plan.speakers[number][0].name,
         )
 
     def _words_so_far(self) -> tuple[WordTimes, ...]:

@@ -72,8 +72,7 @@ class Edges:
 class Joiner:
     """Joins the utterances of one job; what it returns, concatenated, is the whole sound.
 
-    Args:
-        pause_s: Seconds of silence between two utterances where the text asks for no other.
+    Between two utterances are ``pause_s`` of silence where the text asks for no other.
 
     Attributes:
         samples: How many samples were returned so far.
@@ -115,10 +114,9 @@ class Joiner:
     def finish(self, pause_after_s: float | None, *, last: bool = False) -> Samples:
         """End the utterance and return the rest of its sound.
 
-        Args:
-            pause_after_s: Seconds of silence after it; None: ``pause_s``. After an utterance
-                without samples they are added to `pending_s`, None as 0.
-            last: Whether nothing follows; a pause that the text asks for is then returned at once.
+        ``pause_after_s`` of silence follow it, None: ``pause_s``; after an utterance without
+        samples they are added to `pending_s`, None as 0. If it is the last, a pause that the text
+        asks for is returned at once.
         """
         rest, sounded = _NO_SAMPLES, self._edges is not None
         if self._edges is None:
