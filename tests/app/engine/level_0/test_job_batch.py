@@ -155,7 +155,8 @@ def test_an_utterance_too_long_for_the_shared_slots_has_a_cache_of_its_own(
 def test_a_pause_between_two_sentences_took_no_seconds_of_steps(synthesizer):
     """Its end would else repeat the seconds of the sentence before it."""
     wanted = plan(synthesizer, 0)
-    wanted = replace(wanted, utterances=(*wanted.utterances, Utterance("", ""))[::-1] * 2)
+    texts = (*wanted.utterances, Utterance("", ""))[::-1] * 2
+    wanted = replace(wanted, utterances=texts, speakers=wanted.speakers * len(texts))
     wanted = replace(wanted, job=replace(wanted.job, max_duration_s=9.0))
     with closing(synthesizer.batch(wanted.rows)) as batch:
         job, chunks = begin(batch, wanted)
