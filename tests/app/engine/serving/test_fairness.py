@@ -141,15 +141,11 @@ def filled(*texts: tuple[str, int]) -> Turns:
 
 def said(call: TextCall | None) -> str:
     assert call is not None
-    result: str = call.run(lambda: None)
-    return result
+    return str(call.run(lambda: None))
 
 
 def taken(turns: Turns, during: TextCall | None = None) -> list[str]:
-    order = []
-    while (call := turns.next(during)) is not None:
-        order.append(said(call))
-    return order
+    return [said(call) for call in iter(lambda: turns.next(during), None)]
 
 
 def test_one_clients_shortest_text_comes_first_and_of_equals_the_oldest() -> None:
@@ -164,9 +160,7 @@ def test_a_stranger_waits_for_one_text_of_another_client_however_many_and_short_
     length: int,
 ) -> None:
     """The attacker asks again before each answer, so that it always has texts that wait."""
-    turns = Turns()
-    for number in range(9):
-        turns.add(text("attacker", length, f"attack {number}"))
+    turns = filled(*[("attacker", length)] * 9)
     for number in range(50):
         assert turns.next() is not None
         turns.add(text("attacker", length, f"again {number}"))
@@ -224,9 +218,8 @@ def test_nothing_is_remembered_of_clients_who_left() -> None:
 
 
 def test_what_is_cleared_comes_no_more_and_nobody_waits_for_it() -> None:
-    turns, calls = Turns(), [text("a", 1), text("b", 2)]
-    for call in calls:
-        turns.add(call)
+    turns, call = Turns(), text("a", 1)
+    turns.add(call)
     turns.clear()
     assert turns.next() is None
-    assert all(call.done.cancelled() for call in calls)
+    assert call.done.cancelled()
