@@ -17,6 +17,7 @@ from training.lm.codes import CodedUtterance
 
 DRAWN_TEMPERATURE = 0.8  # near what speech is drawn at: 0.7, with guidance
 DRAW_PASSES = 2  # each but the first sees what the one before it drew
+PIECES_UP_TO = 4  # of other utterances that are joined to a prompt
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,11 @@ class Row:
 
 
 class Prompts:
-    """Pieces of other utterances of the same speaker, as they were said or as people record."""
+    """Pieces of other utterances of the same speaker, as they were said or as people record.
+
+    Often several pieces are joined: what they then share is who speaks, not what is said, and
+    people record single words, and words of other languages.
+    """
 
     def __init__(
         self, utterances: Sequence[CodedUtterance], recorded: Sequence[CodedUtterance] = ()
@@ -54,37 +59,45 @@ class Prompts:
         frames: int,
         random: np.random.Generator,
         recorded: float = 0.0,
+        pieces: int = 1,
     ) -> NDArray[np.int16] | None:
         """Return at most ``frames`` ``[Tp, K]`` in the voice of ``utterance``, not from it.
 
         Args:
             utterance: Whose speaker is asked for.
-            frames: Length of the piece.
+            frames: Length of the prompt.
             random: Of the choice.
             recorded: In how many cases it is a recording, where the speaker has one.
+            pieces: How many are joined, equally long.
         """
-        other = None
+        others: list[CodedUtterance] = []
         if random.random() < recorded:
             recordings = self._recorded.get(utterance.speaker, [])
-            other = _any_but(recordings, lambda one: one.text == utterance.text, random)
-        if other is None:
-            others = self._said[utterance.speaker]
-            other = _any_but(others, lambda one: one is utterance, random)
-        if other is None:
+            others = _any_but(recordings, lambda one: one.text == utterance.text, pieces, random)
+        if not others:
+            said = self._said[utterance.speaker]
+            others = _any_but(said, lambda one: one is utterance, pieces, random)
+        if not others:
             return None
-        start = int(random.integers(0, max(1, len(other.codes) - frames + 1)))
-        return other.codes[start : start + frames]
+        length = frames // pieces
+        found = []
+        for number in range(pieces):
+            codes = others[number % len(others)].codes
+            start = int(random.integers(0, max(1, len(codes) - length + 1)))
+            found.append(codes[start : start + length])
+        return np.concatenate(found)
 
 
 def _any_but(
     utterances: Sequence[CodedUtterance],
     unwanted: Callable[[CodedUtterance], bool],
+    count: int,
     random: np.random.Generator,
-) -> CodedUtterance | None:
-    """Return a random one that is not unwanted, or None."""
+) -> list[CodedUtterance]:
+    """Return at most ``count`` that are not unwanted, from a random one on."""
     first = int(random.integers(max(1, len(utterances))))
     turned = chain(islice(utterances, first, None), islice(utterances, first))
-    return next((one for one in turned if not unwanted(one)), None)
+    return list(islice((one for one in turned if not unwanted(one)), count))
 
 
 def _by_speaker(utterances: Sequence[CodedUtterance]) -> dict[str, list[CodedUtterance]]:

@@ -34,7 +34,7 @@ from models.text import ENGLISH_SYMBOLS
 from models.valle import Valle
 from training.cache import cache_folder, present_model
 from training.lm.codes import CodedUtterance, codes_folder, load_codes, load_recorded
-from training.lm.rows import Prompts, Row, losses_of
+from training.lm.rows import PIECES_UP_TO, Prompts, Row, losses_of
 from training.lm.translate import initialise, parallel_codes, some_speech, translate
 from training.speed import fastest_type
 
@@ -56,16 +56,16 @@ CONFIG = ModelConfig(
     preset="builtin",
     alignment=AlignmentHead(layer=3, head=2, lead_frames=3),  # of `valle-serve tools calibrate`
 )
-POSITIONS = 3600  # of a batch, padding included
+POSITIONS = 2400  # of a batch, padding included
 # Of the rows, by pool: `pool_of` says who is in which. A model that is to speak as anybody must not
 # hear the named voices alone, and these are most of what was said, at other sizes too.
 SHARES = {
     "speech": 0.14,
     "kokoro": 0.22,
-    "mixtures": 0.24,
-    "bent": 0.2,
-    "readers": 0.14,
-    "perturbed": 0.06,
+    "mixtures": 0.14,
+    "bent": 0.12,
+    "readers": 0.18,
+    "perturbed": 0.2,
 }
 # The words hang on level 0: with the teacher's codes there, the further voices were understood but
 # for 7.5 % of the words, with the model's own but for 18 %. Of the others more hang on the coarse.
@@ -75,8 +75,8 @@ ALL_DROPPED, PROMPT_DROPPED = 0.1, 0.05
 RECORDED_PROMPTS = 0.55  # of the prompts: as people record them; the built-in voices' are clean
 PROMPT_FRAMES_MIN = 50
 CORRUPTED_UP_TO = 0.1
-# Draws cost a pass more: half of the steps have them, in all of their rows of level 0.
-DRAWN_STEPS, DRAWN_UP_TO = 0.5, 0.5
+# Draws cost a pass more: a third of the steps has them, in all of their rows of level 0.
+DRAWN_STEPS, DRAWN_UP_TO = 0.3, 0.9
 CURRICULUM_SHARE, CURRICULUM_START = 0.3, 0.2
 MUON_RATE, ADAM_RATE = 2e-3, 2e-3
 WARM_STEPS = 60
@@ -87,8 +87,12 @@ TRANSLATED_UTTERANCES = 1500  # encoded by both codecs to translate tables
 
 
 def pool_of(source: str, speaker: str) -> str:
-    """Return what an utterance is drawn with: its corpus, or ``mixtures`` if a mixture says it."""
-    return "mixtures" if speaker.startswith(("mixed-", "crowd-")) else source
+    """Return what an utterance is drawn with: its corpus, or ``mixtures`` if a mixture says it.
+
+    What was made of mixtures (``perturbed``) stays by itself.
+    """
+    mixed = speaker.startswith(("mixed-", "crowd-")) and source != "perturbed"
+    return "mixtures" if mixed else source
 
 
 class Trainer:
@@ -222,7 +226,8 @@ class Trainer:
         null = bool(dropped < ALL_DROPPED)
         prompt = None
         if dropped >= ALL_DROPPED + PROMPT_DROPPED:
-            prompt = self.prompts.draw(utterance, prompt_frames, random, RECORDED_PROMPTS)
+            pieces = int(random.integers(1, PIECES_UP_TO + 1))
+            prompt = self.prompts.draw(utterance, prompt_frames, random, RECORDED_PROMPTS, pieces)
         level = 0
         if random.random() >= AR_SHARE:
             level = 1 + int(random.choice(len(NAR_SHARES), p=NAR_SHARES))

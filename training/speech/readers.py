@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from training.judging.judges import resample
 from training.speech.bends import bends, gains_of, speak_cast
 from training.speech.corpus import SAMPLE_RATE_HZ, sentences
-from training.speech.perturb import played
+from training.speech.perturb import coloured, played
 
 VOICES = ("awb", "rms", "slt", "kal16")
 # Of the rates at which each is played: the men (of 85 to 125 Hz) become women, the woman children.
@@ -58,14 +58,6 @@ def readers(count: int, seed: int = 0) -> list[Reader]:
     return made
 
 
-def coloured(samples: NDArray[np.float32], gains: tuple[float, ...]) -> NDArray[np.float32]:
-    """Return ``[N]``, each frequency multiplied by its gain."""
-    spectrum = np.fft.rfft(samples)
-    places = np.linspace(0, 1, len(spectrum))
-    spectrum *= np.interp(places, np.linspace(0, 1, len(gains)), gains)
-    return np.fft.irfft(spectrum, len(samples)).astype(np.float32)
-
-
 def speak(text: str, reader: Reader) -> NDArray[np.float32]:
     """Return ``text`` ``[N]`` as a reader says it, at `SAMPLE_RATE_HZ`."""
     with tempfile.NamedTemporaryFile(suffix=".wav") as file:
@@ -74,7 +66,7 @@ def speak(text: str, reader: Reader) -> NDArray[np.float32]:
         subprocess.run(command, check=True)
         samples, rate_hz = soundfile.read(file.name, dtype="float32")
     sound = played(resample(samples, rate_hz, SAMPLE_RATE_HZ), reader.rate)
-    return coloured(sound, reader.gains)
+    return coloured(sound, np.array(reader.gains, np.float32))
 
 
 def main() -> None:

@@ -48,6 +48,13 @@ def test_a_prompt_is_of_the_same_speaker_recorded_as_often_as_asked_for(
     assert prompts.draw(SAID[5], 10, random) is None  # who spoke once
 
 
+def test_a_prompt_of_pieces_is_as_long_and_has_one_of_each_of_some_others(random):
+    found = Prompts(SAID).draw(SAID[0], 10, random, pieces=2)
+    assert found is not None
+    assert len(found) == 10
+    assert sorted(set(found[:, 0].tolist())) == [1, 2]
+
+
 CODES, LEVELS = 16, 3
 
 

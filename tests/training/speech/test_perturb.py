@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from training.speech.corpus import Corpus, derive_shards, write_shard
-from training.speech.perturb import FIRST_SHARD, play, rate_of
+from training.speech.perturb import FIRST_SHARD, VERSIONS, play, rate_of
 
 
 @pytest.mark.parametrize("source", sorted(FIRST_SHARD))
@@ -19,9 +19,10 @@ def test_a_shard_keeps_its_sentences_and_parts_and_renames_its_speakers(
     write_shard(tmp_path / source, 1, [(noise, one) for one in fields])
     derive_shards("perturbed", play, FIRST_SHARD, workers=1)
     entries = Corpus(tmp_path, "perturbed").utterances
-    for entry, (name, text) in zip(entries, said.items(), strict=True):
-        rate = rate_of(source, name, 1)
+    made = [(*one, version) for one in said.items() for version in range(VERSIONS)]
+    for entry, (name, text, version) in zip(entries, made, strict=True):
+        rate = rate_of(source, name, 1, version)
         assert (entry.text, entry.part) == (text, "speakers")
         assert entry.shard == FIRST_SHARD[source] + 1
-        assert entry.speaker == f"{name}-{round(100 * rate)}"
+        assert entry.speaker == f"{name}-0-{version}"
         assert entry.duration_s == pytest.approx(1 / rate, abs=1e-3)
