@@ -18,9 +18,9 @@ PRODUCT = ("app", "models", "samplers", "valle_serve")
 DOCUMENTED = (*PRODUCT, "cluster", "tools", "training", "benchmarks", "scripts", "examples")
 MOST_PARAMETERS = 6
 LIMITS = {
-    "lines": 41_250,
-    "code": 28_050,
-    "docstrings": 16.0,  # percent of the lines
+    "lines": 41_050,
+    "code": 27_950,
+    "docstrings": 15.8,  # percent of the lines
     "tests": 44_200,
     "names": 0,  # class names that are there twice
     "wide": 15,  # functions of more than `MOST_PARAMETERS`
