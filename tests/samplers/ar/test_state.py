@@ -1,7 +1,6 @@
 """Rows of one table: each is drawn as if it had been alone all the time, in a new table."""
 
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +13,16 @@ from samplers.ar.sampler import ArSampler
 from samplers.ar.state import RowInput, SlotTable
 from samplers.ar.trace import Record, Trace, columns
 from samplers.knobs.params import SamplingParams
-from tests.samplers.ar.test_sampler import MIXED, SILENT, STOP, VOCAB, attention_of, logits_of
+from tests.samplers.ar.rows import (
+    MIXED,
+    PROMPT,
+    SILENT,
+    STOP,
+    VOCAB,
+    attention_of,
+    leaning,
+    logits_of,
+)
 from tests.samplers.reference.harness import attention, codes_of, entries_of
 
 PARAMS = [
@@ -24,8 +32,8 @@ PARAMS = [
     SamplingParams(no_repeat_ngram_size=2, penalty_includes_prompt=True, ban_tokens=(STOP,)),
     SamplingParams(cfg_strength=2.0, cfg_rescale=0.3, repetition_penalty=1.2),
 ]
-PROMPT = torch.tensor([3, 7, 9, 3, 7])
 FRAMES = (9, 17, 30)
+DEEDS = ["join", "join", "pause", "resume", "rewind", "leave"]
 NOTHING = [float("nan")] * 4
 SLOTS = 9
 
@@ -60,7 +68,9 @@ class Speaker:
 
 def sampler_of(slots: int = SLOTS) -> ArSampler:
     """Return a sampler whose table holds the worst that rows before may have left."""
-    sampler = ArSampler(SlotTable(slots, frames=30, prompt=5, vocab_size=VOCAB), stop_token=STOP)
+    sampler = ArSampler(
+        SlotTable(slots, frames=30, prompt=len(PROMPT), vocab_size=VOCAB), stop_token=STOP
+    )
     table = sampler.table
     table.codes.fill_(3)
     table.lengths.fill_(7)
@@ -94,7 +104,9 @@ def step(sampler: ArSampler, speakers: list[Speaker]) -> None:
 def assert_undisturbed(like: Speaker) -> None:
     """Assert that a row is as one stepped as often, and rewound alike, with nobody beside it."""
     speaker = Speaker(like.number, like.max_frames)
-    sampler = ArSampler(SlotTable(1, frames=30, prompt=5, vocab_size=VOCAB), stop_token=STOP)
+    sampler = ArSampler(
+        SlotTable(1, frames=30, prompt=len(PROMPT), vocab_size=VOCAB), stop_token=STOP
+    )
     speaker.enter(sampler)
     for _ in like.codes:
         if (rewind := like.rewinds.get(len(speaker.codes))) is not None:
@@ -106,25 +118,25 @@ def assert_undisturbed(like: Speaker) -> None:
         np.testing.assert_array_equal(found[column], wanted[column], column)
 
 
-def a_schedule(data: st.DataObject) -> None:
-    """Let rows join, pause, come back, be rewound and leave between any two steps."""
+@settings(
+    max_examples=60, phases=(Phase.explicit, Phase.reuse, Phase.generate),
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)  # fmt: skip
+@given(st.data())
+def test_a_row_gives_the_same_codes_and_trace_whoever_comes_and_goes(data: st.DataObject) -> None:
+    """Rows join, pause, come back, are rewound and leave between any two steps."""
     sampler, held = sampler_of(), list[Speaker]()
     ever = list[Speaker]()
     for _ in range(data.draw(st.integers(5, 30))):
         for _ in range(data.draw(st.integers(0, 3))):
-            deed = data.draw(
-                st.sampled_from(["join", "join", "pause", "resume", "rewind", "leave"])
-            )
+            deed = data.draw(st.sampled_from(DEEDS))
             free = sorted({*range(SLOTS)} - {one.slot for one in held})
             one = held[data.draw(st.integers(0, len(held) - 1))] if held else None
             if deed == "join" and free:
-                number, frames = (
-                    data.draw(st.integers(0, 10**4)),
-                    data.draw(st.sampled_from(FRAMES)),
-                )
-                ever.append(Speaker(number, frames))
-                held.append(ever[-1])
-                held[-1].enter(sampler, data.draw(st.sampled_from(free)))
+                one = Speaker(data.draw(st.integers(0, 10**4)), data.draw(st.sampled_from(FRAMES)))
+                ever.append(one)
+                held.append(one)
+                one.enter(sampler, data.draw(st.sampled_from(free)))
             elif one is None:
                 continue
             elif deed == "leave":
@@ -145,15 +157,6 @@ def a_schedule(data: st.DataObject) -> None:
             step(sampler, running)
     for speaker in ever:
         assert_undisturbed(speaker)
-
-
-@settings(
-    max_examples=60, deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate),
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-)  # fmt: skip
-@given(st.data())
-def test_a_row_gives_the_same_codes_and_trace_whoever_comes_and_goes(data: st.DataObject) -> None:
-    a_schedule(data)
 
 
 def test_a_row_holds_as_many_codes_as_it_may_whatever_others_may() -> None:
@@ -202,12 +205,12 @@ def test_what_is_remembered_of_a_row_is_not_changed_by_the_next_in_its_slot() ->
         {"frequency_penalty": 1.0, "no_repeat_ngram_size": 9},
     ],
 )
-def test_a_fork_goes_on_as_a_row_that_drew_the_other_code(knobs: dict[str, Any]) -> None:
+def test_a_fork_goes_on_as_a_row_that_drew_the_other_code(knobs) -> None:
     forked, straight = sampler_of(), sampler_of()
     for sampler, codes in ((forked, (1, 2, 3, 1, 2)), (straight, (1, 2, 3, 1, 4))):
         sampler.join([0], RowInput(SamplingParams(**knobs), 1, 30, prompt=PROMPT))
         for code in codes:
-            sampler.step(only(code))
+            sampler.step(leaning(code, against=-60))
     forked.fork(0, 3, 5, 4, 1)
     assert [codes_of(forked, slot) for slot in (0, 3)] == [[1, 2, 3, 1, 2], [1, 2, 3, 1, 4]]
     traces = Trace(), Trace()
@@ -218,12 +221,8 @@ def test_a_fork_goes_on_as_a_row_that_drew_the_other_code(knobs: dict[str, Any])
         for name in ("frame", "attempt", "entropy_bits", "changed", "stop_rank"):
             assert found[name] == wanted[name], name
         for sampler, slot in ((forked, 3), (straight, 0)):
-            sampler.step(only(7).expand(len(sampler.active), VOCAB))
+            sampler.step(leaning(7, against=-60).expand(len(sampler.active), VOCAB))
             sampler.rewind(slot, 5)
-
-
-def only(code: int) -> Tensor:
-    return torch.full((1, VOCAB), -30.0).index_fill(1, torch.tensor([code]), 30.0)
 
 
 def test_forks_with_other_numbers_draw_otherwise_and_the_row_itself_as_before() -> None:

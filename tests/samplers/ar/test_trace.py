@@ -7,11 +7,18 @@ from pathlib import Path
 import pytest
 import torch
 
+from samplers.ar.sampler import ArSampler
 from samplers.ar.trace import Record, Trace, columns, log_prob_of
 from samplers.knobs.params import SamplingParams
 from tests.conftest import ROOT
-from tests.samplers.ar.test_sampler import MIXED, VOCAB, make, plain_attention
+from tests.samplers.ar.rows import logits_of
 from tests.samplers.reference.harness import entries_of, kept, load, make_sampler, run, stack
+
+
+def sampler_of(*params: SamplingParams, vocab: int = 4) -> ArSampler:
+    """Rows of the seeds 1, 2, ...; the last code is the stop."""
+    seeds = range(1, 1 + len(params))
+    return make_sampler(params, seeds, stop_token=vocab - 1, vocab_size=vocab, max_frames=9)
 
 
 def test_golden_scores_and_log_probabilities_in_one_batch(golden: Path) -> None:
@@ -26,22 +33,11 @@ def test_golden_scores_and_log_probabilities_in_one_batch(golden: Path) -> None:
     assert logprobs == pytest.approx([case["expected"]["logprob"] for case in cases], abs=1e-4)
 
 
-def test_tracing_changes_no_code() -> None:
-    logits = [torch.randn(len(MIXED), VOCAB) for _ in range(12)]
-    plain, traced, trace = make(MIXED), make(MIXED), Trace()
-    heads = plain_attention(len(MIXED))
-    for row in logits:
-        codes = plain.step(row, attention=heads)
-        assert torch.equal(codes, traced.step(row, trace, attention=heads))
-    assert len(trace.records) == 12
-
-
 def test_a_record_says_what_was_drawn_and_from_what() -> None:
-    params = [
+    sampler = sampler_of(
         SamplingParams(temperature=0.0),
         SamplingParams(temperature=0.5, top_k=2, ban_tokens=(0,), logit_bias={1: 1.0}),
-    ]
-    sampler = make_sampler(params, [1, 2], stop_token=3, vocab_size=4, max_frames=9)
+    )
     trace = Trace()
     codes = sampler.step(torch.tensor([[3.0, 1.0, 0.0, -4.0]] * 2), trace)
     (greedy,), (warm,) = entries_of(trace, 0), entries_of(trace, 1)
@@ -62,12 +58,9 @@ def test_a_record_says_what_was_drawn_and_from_what() -> None:
     assert math.isnan(warm["mirostat_mu"])
 
 
-def test_the_log_probability_is_that_of_the_models_own_logits_where_others_enter_the_chain() -> (
-    None
-):
+def test_the_log_probability_is_that_of_the_models_own_logits_where_others_are_drawn_from():
     own, null = torch.randn(1, 4), torch.randn(1, 4)
-    params = SamplingParams(cfg_strength=2.0, cfg_rescale=0.0)
-    sampler = make_sampler([params], [1], stop_token=3, vocab_size=4, max_frames=9)
+    sampler = sampler_of(SamplingParams(cfg_strength=2.0, cfg_rescale=0.0))
     trace, guided = Trace(), null + (own - null) * 2
     code = int(sampler.step(own, trace, null))
     (record,) = entries_of(trace, 0)
@@ -78,7 +71,7 @@ def test_the_log_probability_is_that_of_the_models_own_logits_where_others_enter
 def test_the_likeliest_codes_have_their_nats_before_and_after_penalties_and_filters() -> None:
     logits = torch.tensor([[4.0, 3.0, 2.0, 1.0, 0.0]])
     params = SamplingParams(logit_bias={0: -3.0}, top_k=2, temperature=0.5)
-    sampler = make_sampler([params], [1], stop_token=4, vocab_size=5, max_frames=9)
+    sampler = sampler_of(params, vocab=5)
     trace = Trace(top=3)
     sampler.step(logits, trace)
     penalised = logits - torch.tensor([[3.0, 0, 0, 0, 0]])
@@ -107,10 +100,10 @@ def test_the_effects_of_the_processors_lead_from_the_models_odds_to_those_drawn_
         {"top_p", "temperature"},
         {"min_frames", "draw"},
     ]
-    sampler = make_sampler(every, [1, 2, 3], stop_token=7, vocab_size=8, max_frames=9)
+    sampler = sampler_of(*every, vocab=8)
     trace, seen = Trace(top=8), [set[str]() for _ in every]
-    for _ in range(6):
-        sampler.step(2 * torch.randn(3, 8), trace)
+    for step in range(6):
+        sampler.step(torch.stack([logits_of(step, row, 8) for row in range(3)]), trace)
     for row in range(3):
         for one in (one for record in entries_of(trace, row) for one in record["top_logprobs"]):
             seen[row] |= one["effects"].keys()
@@ -121,7 +114,7 @@ def test_the_effects_of_the_processors_lead_from_the_models_odds_to_those_drawn_
 
 
 def test_rows_of_a_batch_tell_as_many_codes_as_each_asks_for() -> None:
-    sampler = make_sampler([SamplingParams()] * 2, [1, 2], stop_token=3, vocab_size=4, max_frames=9)
+    sampler = sampler_of(SamplingParams(), SamplingParams())
     trace = Trace(top=3)
     sampler.step(torch.randn(2, 4), trace)
     tokens = [(record, 1) for record in trace.records]
@@ -136,7 +129,7 @@ def test_every_field_of_a_record_is_on_the_page() -> None:
 
 
 def test_a_row_ends_its_trace_with_its_stop() -> None:
-    sampler = make_sampler([SamplingParams()] * 2, [1, 2], stop_token=3, vocab_size=4, max_frames=9)
+    sampler = sampler_of(SamplingParams(), SamplingParams())
     trace, end = Trace(), torch.tensor([[0.0, 0, 0, 99], [0, 0, 0, -99]])
     for _ in range(3):
         sampler.step(end, trace)
@@ -145,14 +138,8 @@ def test_a_row_ends_its_trace_with_its_stop() -> None:
 
 
 def test_the_flags_say_what_was_wrong_with_the_logits() -> None:
-    sampler = make_sampler(
-        [SamplingParams()] * 3, range(3), stop_token=2, vocab_size=3, max_frames=9
-    )
-    trace = Trace()
-    sampler.step(
-        torch.tensor([[math.nan, 0, 0], [math.inf, 0, 0], [-math.inf] * 3]), trace
-    )  # fmt: skip
-    flags = [entries_of(trace, row)[0] for row in range(3)]
-    assert [flag["saw_nan"] for flag in flags] == [True, False, False]
-    assert [flag["saw_inf"] for flag in flags] == [False, True, False]
-    assert [flag["all_masked"] for flag in flags] == [False, False, True]
+    sampler, trace = sampler_of(*[SamplingParams()] * 3, vocab=3), Trace()
+    sampler.step(torch.tensor([[math.nan, 0, 0], [math.inf, 0, 0], [-math.inf] * 3]), trace)
+    names = ("saw_nan", "saw_inf", "all_masked")
+    told = [[entries_of(trace, row)[0][name] for name in names] for row in range(3)]
+    assert told == [[row == column for column in range(3)] for row in range(3)]

@@ -13,7 +13,7 @@ from samplers.ar.sampler import ArSampler
 from samplers.ar.trace import Trace
 from samplers.knobs.params import SamplingParams
 from samplers.ops.entropix import State
-from tests.samplers.ar.test_sampler import ALWAYS_HELV
+from tests.samplers.ar.rows import ALWAYS_HELV
 from tests.samplers.reference.harness import attention, entries_of, make_sampler
 from tests.samplers.strategies import hard_logits, sampling_params
 
