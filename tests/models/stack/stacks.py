@@ -1,15 +1,18 @@
-"""A small stack of random weights, large enough for attention to prefer something."""
+"""A small stack of random weights, and the passes over whole sequences that any others must be."""
 
 import torch
 from torch import Tensor
 
 from models.config import ModelConfig
+from models.stack.paged_cache import PagePool
 from models.stack.transformer import Transformer
 
+CPU, META = torch.device("cpu"), torch.device("meta")
 CONFIG = ModelConfig(width=64, layers=3, heads=8, kv_heads=2, ffn=96, phonemes=("a",))
 
 
 def make_stack() -> Transformer:
+    """Return weights large enough for attention to prefer something."""
     torch.manual_seed(0)
     stack = Transformer(CONFIG)
     for parameter in stack.parameters():
@@ -20,3 +23,29 @@ def make_stack() -> Transformer:
 
 def vectors(count: int, seed: int = 0) -> Tensor:
     return torch.randn(count, CONFIG.width, generator=torch.Generator().manual_seed(seed))
+
+
+def pool_of(pages: int, dtype: torch.dtype = torch.float32) -> PagePool:
+    return PagePool(CONFIG, pages, dtype=dtype, device=CPU)
+
+
+def uncached(stack: Transformer, x: Tensor, ranks: Tensor | None = None) -> Tensor:
+    """Return ``[S, D]`` of one sequence in a single pass."""
+    positions = torch.arange(len(x))[None]
+    hidden: Tensor = stack(x[None], positions, None if ranks is None else ranks[None])
+    return hidden[0]
+
+
+def scores_of(stack: Transformer, x: Tensor, ranks: Tensor, layer: int) -> Tensor:
+    """Return the scaled scores ``[heads, S]`` of the last position in a layer, in float64."""
+    places = torch.arange(len(x))
+    cos, sin = stack.cos[places], stack.sin[places]
+    hidden = ranks[None] > ranks[:, None]
+    bias = torch.zeros(hidden.shape).masked_fill(hidden, -torch.inf)[None, None]
+    for block in stack.blocks[:layer]:
+        x = block(x[None], cos[None], sin[None], bias)[0]
+    block = stack.blocks[layer]
+    queries, keys, _ = block.attention.project(block.attention_norm(x), cos, sin)
+    keys = keys.repeat_interleave(CONFIG.heads // CONFIG.kv_heads, 1).double()
+    scores = torch.einsum("hd,shd->hs", queries[-1].double(), keys)
+    return torch.div(scores, CONFIG.head_dim**0.5)

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from models.config import ModelConfig
 from models.int8.quantized import quantize_linears
-from models.stack.batching import ROW_COUNTS, STRATEGIES, Batching, is_invariant, measure
+from models.stack.batching import STRATEGIES, Batching, measure
 from models.valle import Valle
 
 CONFIG = ModelConfig(
@@ -96,12 +96,6 @@ def test_where_rows_differ_by_their_place_it_is_said_that_no_way_was_found() -> 
     found = measure([(lambda x: x + next(calls), 8)])
     assert not found.invariant
     assert "no way" in str(found)
-
-
-def test_a_way_that_pads_is_not_invariant_where_padding_is_not_enough() -> None:
-    x = torch.randn(ROW_COUNTS[-1], 8)
-    assert is_invariant(Batching(pad_to=4), ProcessorThat({1: 1.0}), x)
-    assert not is_invariant(Batching(pad_to=4), ProcessorThat({5: 1.0}), x)
 
 
 def test_blocks_cover_all_rows_in_their_order() -> None:

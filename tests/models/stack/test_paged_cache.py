@@ -1,110 +1,56 @@
-"""A paged cache holds what one with a slot's memory reserved holds, in the pages that it needs."""
+"""Pages: a slot has those that it needs, shares what it was loaded with, and gives them back.
+
+What is in them is said by `test_cached_passes`.
+"""
 
 import random
 import threading
+from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
 
 from models.stack import paged_cache
-from models.stack.cache import KVCache
-from models.stack.paged_cache import PAGE, OutOfPages, PagedCache, PagePool
-from models.stack.transformer import Transformer
-from tests.models.stack.stacks import CONFIG, make_stack, vectors
+from models.stack.paged_cache import PAGE, OutOfPages, PagedCache
+from tests.models.stack.stacks import pool_of
 
 pytestmark = pytest.mark.usefixtures("without_gradients")
-
-CPU = torch.device("cpu")
 ROOM = 5 * PAGE
 
 
-@pytest.fixture(scope="module")
-def stack() -> Transformer:
-    return make_stack()
+def grow(cache: PagedCache, slot: int, count: int) -> None:
+    cache.reserve(slot, cache.lengths[slot] + count)
+    cache.advance(slot, count)
 
 
-def pool_of(pages: int) -> PagePool:
-    return PagePool(CONFIG, pages, dtype=torch.float32, device=CPU)
-
-
-def extend(stack: Transformer, cache: PagedCache | KVCache, slot: int, count: int) -> Tensor:
-    start = cache.lengths[slot]
-    at = torch.arange(start, start + count)
-    return stack.extend(vectors(count, seed=start), at, cache, slot, at)
-
-
-def test_slots_that_grow_by_turns_hold_what_reserved_ones_hold(stack: Transformer) -> None:
+def test_a_slot_has_the_pages_that_it_needs_and_those_that_it_was_loaded_with_once() -> None:
     pool = pool_of(12)
-    paged, reserved = pool.new_cache(2, ROOM), KVCache(CONFIG, 2, ROOM)
-    for slot, count in [(0, 3), (1, PAGE), (0, PAGE), (1, 1), (0, 2 * PAGE - 3), (1, 15)]:
-        found, expected = (extend(stack, cache, slot, count) for cache in (paged, reserved))
-        assert torch.allclose(found, expected, atol=1e-5)
-        keys, kept = (cache.keys_of(0, slot) for cache in (paged, reserved))
-        assert torch.allclose(keys, kept, atol=1e-5)
-    assert paged.lengths == reserved.lengths
-    assert pool.pages - pool.free == 3 + 2
-
-
-def test_what_a_slot_was_loaded_with_is_stored_once(stack: Transformer) -> None:
-    pool = pool_of(10)
-    source = pool.new_cache(1, ROOM)
-    extend(stack, source, 0, 2 * PAGE + 5)
-    before = source.keys_of(-1, 0)
-    caches = [pool.new_cache(1, ROOM) for _ in range(3)]
-    for cache in caches:
-        cache.load(0, source)
-    assert pool.pages - pool.free == 3 + 3  # two pages of all, a third of each
-
-    alone = KVCache(CONFIG, 1, ROOM)
-    extend(stack, alone, 0, 2 * PAGE + 5)
-    wanted = extend(stack, alone, 0, 20)
-    assert all(torch.allclose(extend(stack, one, 0, 20), wanted, atol=1e-5) for one in caches)
-    assert torch.equal(source.keys_of(-1, 0), before)
-
-
-def test_what_is_rewound_into_common_pages_is_copied_before_it_is_written(
-    stack: Transformer,
-) -> None:
-    pool = pool_of(10)
-    source, other = pool.new_cache(1, ROOM), pool.new_cache(1, ROOM)
-    extend(stack, source, 0, 2 * PAGE)
-    before = source.keys_of(0, 0).clone()
+    used, source, other = lambda: pool.pages - pool.free, *(pool.new_cache(2, ROOM) for _ in "12")
+    for slot, count, pages in [(0, 3, 1), (1, PAGE, 2), (0, PAGE, 3), (1, 1, 4), (0, PAGE, 5)]:
+        grow(source, slot, count)
+        assert used() == pages
     other.load(0, source)
-    other.rewind(0, PAGE + 7)
-    start = other.lengths[0]
-    stack.extend(vectors(9, seed=99), torch.arange(start, start + 9), other, 0)
-
-    assert torch.equal(source.keys_of(0, 0), before)
-    assert torch.equal(other.keys_of(0, 0)[:, :start], before[:, :start])
-
-
-def test_pages_come_back_from_slots_that_are_freed_and_caches_that_are_gone(
-    stack: Transformer,
-) -> None:
-    pool = pool_of(6)
-    source, other = pool.new_cache(1, ROOM), pool.new_cache(2, ROOM)
-    extend(stack, source, 0, PAGE + 1)
-    other.load(0, source)
-    extend(stack, other, 1, PAGE)
-    assert pool.free == 6 - 2 - 1 - 1
+    assert used() == 5 + 1  # two pages of both, a third of each
+    grow(other, 1, 1)
     other.rewind(1, 0)
-    assert pool.free == 3
-    del source  # whose first page the other still has
-    assert pool.free == 4
+    assert used() == 5 + 1
+    other.rewind(0, PAGE + 7)  # what is written next is its own
+    assert used() == 5 + 1
+    assert {*other.pages(0)} & {*source.pages(0)} == {source.pages(0)[0]}
+    del source
+    assert used() == 2
     del other
-    assert pool.free == 6
-    assert pool.used_bytes == 0
+    assert (used(), pool.used_bytes) == (0, 0)
 
 
-def test_a_pool_without_a_page_refuses_and_loses_none(stack: Transformer) -> None:
+def test_a_pool_without_a_page_refuses_and_loses_none() -> None:
     pool = pool_of(2)
     cache = pool.new_cache(2, ROOM)
-    extend(stack, cache, 0, PAGE)
+    grow(cache, 0, PAGE)
     with pytest.raises(OutOfPages, match="2 pages asked for, 1 of 2"):
-        extend(stack, cache, 1, PAGE + 1)
-    assert pool.free == 1
-    extend(stack, cache, 1, PAGE)
+        grow(cache, 1, PAGE + 1)
+    assert (pool.free, cache.lengths) == (1, [PAGE, 0])
+    grow(cache, 1, PAGE)
 
 
 def test_bytes_are_those_that_are_allocated() -> None:
@@ -129,30 +75,34 @@ class Queue:
         self.waited_for.append(mark)
 
 
+def queues(count: int) -> list[Any]:
+    """Return what stands for the work of so many streams."""
+    return [Queue() for _ in range(count)]
+
+
 def test_a_page_is_free_when_the_device_is_done_with_what_its_last_user_queued() -> None:
-    pool, one, other = pool_of(4), Queue(), Queue()
-    given = pool.take(2, one)  # type: ignore[arg-type]
-    pool.give(given, one)  # type: ignore[arg-type]
+    pool, (one, other, last) = pool_of(4), queues(3)
+    given = pool.take(2, one)
+    pool.give(given, one)
     assert pool.free == 4
-    taken = pool.take(2, other)  # type: ignore[arg-type]
+    taken = pool.take(2, other)
     assert {*taken}.isdisjoint(given)
     assert not other.waited_for
 
     # Where no other page is left the new work waits for the old, on the device.
-    taken += pool.take(1, other)  # type: ignore[arg-type]
+    taken += pool.take(1, other)
     assert taken[-1] in given
     assert other.waited_for == [one]
-    last = Queue()
-    taken += pool.take(1, last)  # type: ignore[arg-type]
+    taken += pool.take(1, last)
     assert last.waited_for == [one]
     assert sorted(taken) == [0, 1, 2, 3]
 
 
 def test_a_page_that_is_done_with_is_taken_without_a_wait() -> None:
-    pool, one, other = pool_of(2), Queue(), Queue()
-    pool.give(pool.take(2, one), one)  # type: ignore[arg-type]
+    pool, (one, other) = pool_of(2), queues(2)
+    pool.give(pool.take(2, one), one)
     one.done = True
-    pool.take(2, other)  # type: ignore[arg-type]
+    pool.take(2, other)
     assert not other.waited_for
 
 
@@ -201,13 +151,13 @@ def test_threads_that_share_a_pool_never_have_the_same_page() -> None:
 
 
 def test_a_page_of_two_streams_is_free_when_both_are_done_with_it() -> None:
-    pool, one, other, last = pool_of(1), Queue(), Queue(), Queue()
-    given = pool.take(1, one)  # type: ignore[arg-type]
+    pool, (one, other, last) = pool_of(1), queues(3)
+    given = pool.take(1, one)
     pool.share(given)
-    pool.give(given, one)  # type: ignore[arg-type]
-    pool.give(given, other)  # type: ignore[arg-type]
+    pool.give(given, one)
+    pool.give(given, other)
     other.done = True
-    assert pool.take(1, last) == given  # type: ignore[arg-type]
+    assert pool.take(1, last) == given
     assert one in last.waited_for
 
 
@@ -215,13 +165,13 @@ def test_a_page_of_two_streams_is_free_when_both_are_done_with_it() -> None:
 def test_no_page_is_taken_while_a_stream_that_had_it_still_reads_it(seed: int) -> None:
     """Three streams give and take at random; a queue is done with its pages when it says so."""
     chance, pool = random.Random(seed), pool_of(6)
-    held: list[tuple[Queue, list[int]]] = []
+    held: list[tuple[Any, list[int]]] = []
     reads: dict[int, set[Queue]] = {page: set() for page in range(6)}  # queued and not done
     for _ in range(200):
-        work = Queue()  # what a stream has queued until then
+        (work,) = queues(1)  # what a stream has queued until then
         if held and chance.random() < 0.6:
             owner, pages = held.pop(chance.randrange(len(held)))
-            pool.give(pages, owner)  # type: ignore[arg-type]
+            pool.give(pages, owner)
         elif held and chance.random() < 0.4:
             pages = chance.choice(held)[1]
             pool.share(pages)
@@ -229,7 +179,7 @@ def test_no_page_is_taken_while_a_stream_that_had_it_still_reads_it(seed: int) -
             for page in pages:
                 reads[page].add(work)
         elif pool.free:
-            pages = pool.take(chance.randint(1, pool.free), work)  # type: ignore[arg-type]
+            pages = pool.take(chance.randint(1, pool.free), work)
             for page in pages:
                 assert {one for one in reads[page] if not one.done} <= {*work.waited_for}
                 reads[page] = {work}

@@ -1,4 +1,4 @@
-"""Sequences in pages, extended and stepped together, are what each is in memory of its own."""
+"""Sequences in pages, extended and stepped in the shapes of a recording, are what each is alone."""
 
 from collections.abc import Iterator, Sequence
 
@@ -7,14 +7,12 @@ import torch
 from torch import Tensor
 
 from models.cuda.kernels.choice import FUSED, TORCH, Kernels
-from models.stack.attention import attention_statistics, masked_statistics
 from models.stack.cache import KVCache
 from models.stack.paged_cache import PAGE, OutOfPages, PagePool
 from models.stack.paged_passes import Placed
 from models.stack.transformer import Transformer
-from tests.models.stack.stacks import CONFIG, make_stack, vectors
+from tests.models.stack.stacks import CONFIG, META, make_stack, pool_of, vectors
 
-CPU, META = torch.device("cpu"), torch.device("meta")
 SLOTS, BLOCK, FRAMES, PAGES = 6, 5, 20, 4
 CLOSE = 1e-5
 """Of vectors whose entries are about 1; the two differ in the order of their float32 sums."""
@@ -41,7 +39,7 @@ class Both:
     def __init__(self, lengths: Sequence[int], mask: str = "causal") -> None:
         self.stack, self.mask = make_stack(), mask
         self.stack.kernels = self.kernels
-        self.pool = PagePool(CONFIG, 60, dtype=torch.float32, device=CPU)
+        self.pool = pool_of(60)
         self.passes = self.stack.paged(self.pool)
         self.paged = self.pool.new_cache(SLOTS, PAGES * PAGE)
         self.own = KVCache(CONFIG, SLOTS, PAGES * PAGE)
@@ -111,27 +109,9 @@ def test_a_step_is_the_step_that_knows_the_lengths(slots: list[int], length: int
         both.step(slots, seed)
 
 
-@pytest.mark.parametrize("mask", ["causal", "block_causal", "full"])
-def test_called_they_are_the_passes_over_memory_of_ones_own(mask: str) -> None:
-    both, x = Both([PAGE - 3, 0, 5]), vectors(FRAMES, 9)
-    frames = torch.arange(FRAMES)
-    ranks = {"causal": frames, "block_causal": frames // BLOCK, "full": None}[mask]
-    for slot in (2, 0, 1):
-        at, results = both.own.lengths[slot] + frames, []
-        for cache in (both.paged, both.own):
-            hidden, queries = both.stack.extend_with_queries(x, at, cache, slot, ranks, 1)
-            results.append(torch.cat([hidden, queries.flatten(1)], 1))
-        both.assert_same(slot, *results)
-    at = torch.tensor(both.own.lengths[:3])
-    stepped = [both.stack.step(x[:3], at, cache, [0, 1, 2]) for cache in (both.paged, both.own)]
-    for slot in range(3):
-        both.assert_same(slot, stepped[0][slot], stepped[1][slot])
-    assert both.paged.lengths == both.own.lengths
-
-
 def test_in_8_bits_they_differ_by_what_rounding_costs() -> None:
     both, frames = Both([PAGE - 3]), torch.arange(FRAMES)
-    pool = PagePool(CONFIG, 9, dtype=torch.int8, device=CPU)
+    pool = pool_of(9, torch.int8)
     assert pool.page_bytes < both.pool.page_bytes / 2
     eight = pool.new_cache(1, PAGES * PAGE)
     at = torch.arange(PAGE - 3)
@@ -157,7 +137,7 @@ def test_slots_extended_at_once_hold_what_each_does_that_is_extended_by_itself()
 
 
 def test_slots_extended_at_once_need_room_in_the_pool() -> None:
-    stack, pool = make_stack(), PagePool(CONFIG, 2, dtype=torch.float32, device=CPU)
+    stack, pool = make_stack(), pool_of(2)
     cache, at = pool.new_cache(3, PAGE), torch.zeros(3, 1, dtype=torch.int64)
     with pytest.raises(OutOfPages):
         stack.paged(pool).extend_each(torch.zeros(3, 1, CONFIG.width), at, cache, [0, 1, 2], at[0])
@@ -179,9 +159,7 @@ def test_padding_and_idle_rows_touch_no_page_that_others_have() -> None:
 
 
 @pytest.mark.parametrize("broken", [torch.nan, torch.inf, -torch.inf])
-def test_what_is_no_number_spoils_neither_neighbours_nor_the_next_of_its_slot(
-    broken: float,
-) -> None:
+def test_what_is_no_number_spoils_neither_neighbours_nor_the_next_of_its_slot(broken) -> None:
     both, at = Both([10, 20]), torch.arange(3)
     x = vectors(3).index_fill(1, torch.tensor([5]), broken)
     assert not both.stack.extend(x, at, both.paged, 2, at).isfinite().all()
@@ -191,17 +169,6 @@ def test_what_is_no_number_spoils_neither_neighbours_nor_the_next_of_its_slot(
     both.extend([20, 20])
     for seed in range(3):  # the broken positions lie behind its end
         both.step([0, 1, 2], seed)
-
-
-def test_attention_of_padded_rows_is_told_as_that_of_each() -> None:
-    generator = torch.Generator().manual_seed(1)
-    queries = torch.randn(3, CONFIG.heads, CONFIG.head_dim, generator=generator)
-    keys = torch.randn(3, CONFIG.kv_heads, 40, CONFIG.head_dim, generator=generator)
-    lengths = [1, 17, 40]
-    found = masked_statistics(queries, keys, torch.tensor(lengths))
-    own = [rows[:, :length] for rows, length in zip(keys, lengths, strict=True)]
-    expected = attention_statistics(queries.unbind(), own)
-    assert (found - expected).abs().max() < CLOSE
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
