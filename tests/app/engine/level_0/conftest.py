@@ -8,6 +8,11 @@ from models.int8.quantized import quantize_linears
 from models.valle import Valle
 
 
+@pytest.fixture(scope="module")
+def float_model(toy) -> Valle:
+    return load_speech_model(toy, torch.device("cpu")).model
+
+
 @pytest.fixture(scope="module", params=["float32", "int8"])
 def model(toy, request: pytest.FixtureRequest) -> Valle:
     model = load_speech_model(toy, torch.device("cpu")).model

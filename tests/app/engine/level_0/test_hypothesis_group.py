@@ -23,17 +23,17 @@ from models.config import AlignmentHead
 from models.prefix_cache import PrefixCache, SlotPrefix, one_by_one
 from models.valle import Valle
 from samplers.ranking import rank
-from tests.app.engine.level_0.batches import (
+from tests.app.engine.level_0.requests import (
     BRANCH,
     EAGER,
     ENDING,
     GUIDED,
     alone,
     assert_read_its_own,
-    batch_of,
     finish,
     logits_after,
     logprobs_of,
+    runner,
     traced,
 )
 from tests.toy.make_toy import MODEL, make
@@ -60,7 +60,7 @@ def headed(model: Valle) -> Iterator[Valle]:
 
 def hypotheses_of(model: Valle, one: UtteranceInput) -> tuple[list[Hypothesis], HypothesisGroup]:
     """All hypotheses of an utterance as they ended, and their group."""
-    batch = batch_of(model)
+    batch = runner(model)
     utterance = batch.admit(one)
     hypotheses = list(utterance.hypotheses)
     finish(batch)
@@ -183,7 +183,7 @@ def attention_of(model: Valle, asked: UtteranceInput, codes: list[int]) -> np.nd
 def test_nothing_is_final_before_all_have_ended_and_each_row_is_free_at_its_end(
     model: Valle,
 ) -> None:
-    batch = batch_of(model, slots=10)
+    batch = runner(model, slots=10)
     utterance = batch.admit(traced(best_of=5, **ENDING, **GUIDED))
     hypotheses = list(utterance.hypotheses)
     assert batch.free_rows == 0
@@ -268,7 +268,7 @@ def test_what_is_kept_has_read_its_own_frames_and_no_others(
     model: Valle, knobs: dict[str, Any]
 ) -> None:
     one = traced(beam_width=5, max_frames=40, temperature=2.0, ban_tokens=(512,), **knobs)
-    batch = batch_of(model)
+    batch = runner(model)
     utterance = batch.admit(one)
     hypotheses, moves = list(utterance.hypotheses), 0
     while batch.running:
@@ -293,7 +293,7 @@ def test_the_seed_changes_nothing(model: Valle) -> None:
 def test_it_ends_as_soon_as_nothing_can_overtake_and_nothing_is_final_before(
     model: Valle,
 ) -> None:
-    batch = batch_of(model)
+    batch = runner(model)
     sure = batch.admit(traced(beam_width=4, logit_bias={512: 60.0}, min_frames=3))
     steps = 0
     while batch.running:
@@ -336,7 +336,7 @@ def test_the_kept_branch_has_read_its_own_frames_and_no_others(
 
 def test_branches_differ_from_the_fork_on_and_the_highest_rank_is_kept(model: Valle) -> None:
     for seed in range(6):
-        batch = batch_of(model)
+        batch = runner(model)
         utterance = batch.admit(branching(seed, **ENDING, **GUIDED))
         hypotheses: list[Hypothesis] = []
         while batch.running:
@@ -373,7 +373,7 @@ def test_the_best_branch_is_not_always_the_first(model: Valle) -> None:
 
 
 def test_only_what_all_ways_have_in_common_is_final(model: Valle) -> None:
-    batch = batch_of(model)
+    batch = runner(model)
     utterance = batch.admit(branching(ban_tokens=(STOP,)))
     finals, counts = [], []
     while batch.running:
@@ -388,7 +388,7 @@ def test_only_what_all_ways_have_in_common_is_final(model: Valle) -> None:
 
 
 def test_what_is_final_is_never_drawn_otherwise(model: Valle) -> None:
-    batch = batch_of(model)
+    batch = runner(model)
     utterance = batch.admit(branching(ban_tokens=(STOP,), **GUIDED))
     final: list[int] = []
     while batch.running:
@@ -400,7 +400,7 @@ def test_what_is_final_is_never_drawn_otherwise(model: Valle) -> None:
 
 
 def test_its_rows_are_held_from_the_beginning_and_free_at_the_end(model: Valle) -> None:
-    batch = batch_of(model, slots=6)
+    batch = runner(model, slots=6)
     utterance = batch.admit(branching(**GUIDED))
     for _ in range(6):
         assert batch.free_rows == 0

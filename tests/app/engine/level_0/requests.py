@@ -1,0 +1,213 @@
+"""The table of requests, what draws them on a toy, and what each of them has alone."""
+
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from app.engine.level_0.hypothesis_group import HypothesisGroup
+from app.engine.level_0.runner import ArRunner
+from app.engine.utterance import KeptFrames, UtteranceInput
+from models.cuda.graphs import Record
+from models.int8.quantized import is_quantized
+from models.prefix import Prefix
+from models.prefix_cache import PrefixCache, SlotPrefix, VoiceKey, one_by_one
+from models.stack.paged_cache import PagePool
+from models.valle import Valle
+from samplers.knobs.features import rows_needed
+from samplers.knobs.params import SamplingParams
+from samplers.ops.guidance import guide
+
+ROOM, PAGES = 250, 60
+EAGER = {"backtrack": True, "backtrack_min_repeats": 2, "backtrack_min_frames": 2}
+STUCK = EAGER | {"temperature": 0.25, "backtrack_window": 20, "backtrack_max_silence": 3}
+GUIDED: dict[str, Any] = {"cfg_strength": 1.5}
+ENDING: dict[str, Any] = {"logit_bias": {512: 4.0}}
+# Every code is in the state HELV, where only branches change anything.
+BRANCH: dict[str, Any] = {
+    "entropix": True,
+    "entropix_action": "branch",
+    "entropix_low_entropy": 0.0,
+    "entropix_helv_entropy": 0.0,
+    "entropix_low_varentropy": 1e3,
+    "entropix_branch_rollouts": 3,
+    "entropix_branch_frames": 4,
+    "entropix_branch_interval": 7,
+}
+KNOBS: Sequence[dict[str, Any]] = (
+    {},
+    {"temperature": 0.0},
+    {"temperature": 0.7, "top_k": 5, "top_p": 0.9, "min_p": 0.02},
+    {"temperature": 0.5, "top_p": 0.9, "cfg_strength": 1.5, "cfg_rescale": 0.3, **STUCK},
+    {"repetition_penalty": 1.3, "repetition_penalty_window": 4, "min_frames": 6},
+    {"logit_bias": {2: 4.0}, "ban_tokens": (3, 512), "min_frames": 6},
+    {"repetition_penalty": 1.2, "repetition_penalty_window": 0, "presence_penalty": 0.2},
+    {"temperature": 1.4, "min_temperature": 0.3, "typical_p": 0.9},
+    {"xtc_probability": 0.5, "top_n_sigma": 2.0, "length_penalty": 0.5},
+    {"mirostat_mode": 2, "mirostat_tau": 1.5},
+    {"mirostat_mode": 1, "mirostat_tau": 2.5, "frequency_penalty": 0.1, **GUIDED},
+    {"ras": True, "ras_window": 5, "exponential_decay_factor": 1.1},
+    {"dry_multiplier": 1.0, "dry_sequence_breakers": (7,), "epsilon_cutoff": 0.001},
+    {"no_repeat_ngram_size": 2, "eta_cutoff": 0.002, **STUCK},
+    {"repetition_penalty": 1.4, "penalty_includes_prompt": True, "dry_multiplier": 0.5},
+    {"ban_sequences": [{"codes": (5, 6)}, {"codes": (7,), "strength": 1.0}], "temperature": 0.8},
+    {"entropix": True},
+    {"entropix": True, "entropix_action": "pause", "min_tokens_to_keep": 3, "min_p": 0.1},
+    {"best_of": 2, "temperature": 0.8},
+    {"best_of": 2, "cfg_strength": 2.0, **STUCK},
+    {"sampler_order": "hf", "top_p": 0.9},
+    {"sampler_order": "llama", "min_p": 0.02, "temperature_last": True, "top_p": 0.9},
+    {"ban_sequences": [{"codes": tuple(range(9))}] * 9, "prompt_as_prefix": True, **GUIDED},
+    {"beam_width": 3},
+    {"beam_width": 2, "temperature": 0.0, "cfg_strength": 1.5},
+    BRANCH,
+    BRANCH | GUIDED | {"dry_multiplier": 0.7},
+    {"logit_bias": {512: 6.0}},
+    {"beam_width": 2, **ENDING},
+    {"entropix": True, "mirostat_mode": 1, "cfg_strength": 1.2, **STUCK},
+)  # fmt: skip
+SEVERAL = [number for number, knobs in enumerate(KNOBS) if {"best_of", "beam_width"} & {*knobs}]
+KINDS = len(KNOBS)
+
+
+def request(model: Valle, number: int, **changes: Any) -> UtteranceInput:
+    """Return a request with the knobs of that number; some are traced, or go on from a take."""
+    draw, config = random.Random(number), model.config
+    params = SamplingParams.model_validate(KNOBS[number % KINDS] | {"seed": number})
+    shares = number % 5 == 4  # a whole page of its prompt with others
+    prompt = torch.randint(
+        config.codes, (70 if shares else draw.randint(2, 9), config.levels),
+        generator=torch.Generator().manual_seed(0 if shares else number),
+    )  # fmt: skip
+    reads_prompt = params.prompt_as_prefix or params.penalty_includes_prompt
+    given: dict[str, Any] = {
+        "max_frames": draw.randint(5, 60), "silent": torch.arange(config.codes) % 8 == number % 8,
+        "prompt": prompt if number % 6 or reads_prompt else None, "trace": number % 7 == 3,
+        "voice": VoiceKey(None, "a voice", 0) if shares and number % 6 else None,
+    }  # fmt: skip
+    if number % 11 == 6 and not params.beam_width and number % 6:  # goes on from an earlier take
+        given["kept"] = KeptFrames(prompt[:2])
+    ids = [1, *(draw.randint(10, 20) for _ in range(draw.randint(1, 12))), 2]
+    return replace(UtteranceInput(ids, params, number, number % 3, **given), **changes)
+
+
+def traced(seed: int = 1, max_frames: int = 30, **knobs: Any) -> UtteranceInput:
+    params = SamplingParams().model_copy(update=knobs)  # wider than a request may ask for
+    ids = [1, *range(10, 12 + seed % 5), 2]
+    return UtteranceInput(ids, params, seed, 0, max_frames, trace=True)
+
+
+def runner(
+    model: Valle,
+    record: Record | None = None,
+    slots: int = 30,
+    pages: int = PAGES,
+    dtype: torch.dtype = torch.float32,
+) -> ArRunner:
+    """Return a runner over pages; over slots if nothing records."""
+    if record is None:
+        return ArRunner(model, PrefixCache(model), slots=slots, max_length=ROOM)
+    pool = PagePool(model.config, pages, dtype=dtype, device=torch.device("cpu"))
+    prefixes = PrefixCache(model, new_cache=pool.new_cache)
+    return ArRunner(model, prefixes, slots=slots, max_length=ROOM, pool=pool, record=record)
+
+
+def finish(batch: ArRunner, *groups: HypothesisGroup) -> None:
+    """Step until some utterances have ended, or all."""
+    while any(group.finish_reason is None for group in groups or batch.running):
+        batch.step()
+
+
+def alone(model: Valle, one: UtteranceInput) -> HypothesisGroup:
+    batch = ArRunner.alone(model, PrefixCache(model), one)
+    group = batch.admit(one)
+    finish(batch)
+    return group
+
+
+def outcome(group: HypothesisGroup, columns: Sequence[str] = ()) -> tuple[Any, ...]:
+    """What came of a request; of its trace the named columns, or all."""
+    trace = group.trace or {}
+    read = {name: trace[name].tobytes() for name in (columns or trace) if trace}
+    memory = None if group.memory is None else group.memory.last_act.tolist()
+    return (
+        group.codes().tolist(), group.finish_reason, group.backtracks,
+        [(take.frames, take.finish_reason, take.kept) for take in group.ranked], read, memory,
+    )  # fmt: skip
+
+
+def drawn(batch: ArRunner, inputs: Sequence[UtteranceInput], seed: int) -> list[HypothesisGroup]:
+    """Draw all, as rows are free, with pauses, and one that leaves now and then."""
+    chance, waiting = random.Random(seed), list(inputs)
+    groups: list[HypothesisGroup] = []
+    while waiting or any(group.finish_reason is None for group in groups):
+        while waiting and batch.free_rows >= 6 and chance.random() < 0.7:
+            groups.append(batch.admit(waiting.pop(0)))
+            other = inputs[chance.randrange(len(inputs))]
+            if batch.free_rows >= rows_needed(other.params) and chance.random() < 0.2:
+                left = batch.admit(other)
+                batch.step()
+                batch.cancel(left)
+        for group in groups:
+            if group.finish_reason is None and chance.random() < 0.1:
+                (batch.resume if group.paused else batch.pause)(group)
+        batch.step()
+    return groups
+
+
+def assert_as_alone(model: Valle, *groups: HypothesisGroup) -> None:
+    """Assert that codes, trace and backtracks are those of the same utterance drawn alone."""
+    for group in groups:
+        assert outcome(group) == outcome(alone(model, group.inputs)), group.inputs.params
+
+
+def assert_read_its_own(model: Valle, group: HypothesisGroup) -> None:
+    """Assert that each kept code was drawn from what the model says of the codes before it."""
+    codes, trace = group.codes().tolist(), group.trace
+    assert trace is not None
+    assert trace["code"].tolist() == codes
+    own, guided = logits_after(model, group.inputs, codes)
+    np.testing.assert_allclose(trace["logprob"], logprobs_of(own, codes), atol=2e-4)
+    np.testing.assert_allclose(trace["guided_logprob"], logprobs_of(guided, codes), atol=2e-4)
+
+
+def logits_after(
+    model: Valle, inputs: UtteranceInput, codes: Sequence[int]
+) -> tuple[Tensor, Tensor]:
+    """The model's logits ``(T + 1, V)`` before every code and behind the last.
+
+    Its own, and with guidance applied. Float weights: without a cache; int8 rounds what the cache
+    keeps, so those use one.
+    """
+    given = torch.tensor(codes, dtype=torch.int64)
+    read = _step_by_step if is_quantized(model) else Valle.ar_logits
+    with torch.inference_mode():
+        own, *null = [read(model, prefix, given[:, None]) for prefix in inputs.ar_prefixes(model)]
+        if not null:
+            return own, own
+        knobs = [
+            own.new_full((len(own),), knob)
+            for knob in (inputs.params.cfg_strength, inputs.params.cfg_rescale)
+        ]
+        return own, guide(own[:, None], null[0][:, None], *knobs)[:, 0]
+
+
+def _step_by_step(model: Valle, prefix: Prefix, codes: Tensor) -> Tensor:
+    cache = model.new_cache(1, len(prefix) + len(codes))
+    wanted = [SlotPrefix(prefix, 0, None)]
+    ((whole, _),) = PrefixCache(model).read(wanted, cache, one_by_one(model))
+    hidden = [whole[-1:]]
+    for frame, embedding in enumerate(model.embed_response(codes, 0)):
+        position = torch.tensor([prefix.response_start + frame])
+        hidden.append(model.transformer.step(embedding[None], position, cache, [0]))
+    return model.logits(torch.cat(hidden), 0)
+
+
+def logprobs_of(logits: Tensor, tokens: Sequence[int]) -> Tensor:
+    """The log-probability of each token under its row of logits."""
+    index = torch.tensor(tokens)[:, None]
+    return logits[: len(tokens)].log_softmax(-1).gather(1, index)[:, 0]
