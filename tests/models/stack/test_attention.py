@@ -67,7 +67,7 @@ def test_only_the_rows_that_are_asked_are_measured_and_neighbours_change_no_bit(
         cache = cache_of(stack, {slot: slot + 5 for slot in slots})
         at = torch.tensor([slot + 5 for slot in slots])
         rows = vectors(1, 9).expand(len(slots), -1)
-        _, found = stack.step_with_attention(rows, at, cache, slots, looking)
+        found: Tensor = stack.step_with_attention(rows, at, cache, slots, looking)[1]
         return found
 
     one, all_three = statistics([0, 1, 2], [1]), statistics([0, 1, 2], [0, 1, 2])
