@@ -33,32 +33,18 @@ def test_recording_writes_nothing() -> None:
     assert kept.tolist() == [1, 1, 1, 1]
 
 
-def test_state_advances_with_every_replay() -> None:
-    state = torch.zeros(1)
-    play = Tape().record(lambda: state.add_(1))
+def test_a_number_of_the_host_and_the_tensor_that_was_there_are_baked_in() -> None:
+    host, buffers, result = [1.0], {"x": torch.zeros(1)}, torch.zeros(2)
 
-    for _ in range(5):
-        play()
+    def function() -> None:
+        result[:1].fill_(host[0])
+        result[1:].copy_(buffers["x"] + 1)
 
-    assert state.item() == 5
-
-
-def test_a_number_of_the_host_is_baked_in() -> None:
-    result, host = torch.zeros(1), [1.0]
-    play = Tape().record(lambda: result.fill_(host[0]))
-    host[0] = 7.0
+    play = Tape().record(function)
+    host[0], buffers["x"] = 7.0, torch.full((1,), 5.0)
     play()
 
-    assert result.item() == 1.0
-
-
-def test_a_tensor_that_took_the_place_of_another_is_not_read() -> None:
-    buffers, result = {"x": torch.zeros(1)}, torch.zeros(1)
-    play = Tape().record(lambda: result.copy_(buffers["x"] + 1))
-    buffers["x"] = torch.full((1,), 5.0)
-    play()
-
-    assert result.item() == 1.0
+    assert result.tolist() == [1.0, 1.0]
 
 
 def test_views_of_intermediate_results_follow_them() -> None:
@@ -81,9 +67,12 @@ def test_a_wait_cannot_be_recorded() -> None:
         Tape().record(lambda: given.mul_(given.item()))
 
 
-def test_a_warm_up_runs_and_its_recording_is_counted() -> None:
+def test_a_warm_up_runs_its_recording_is_counted_and_state_advances_with_every_play() -> None:
     state, tape = torch.zeros(1), Tape()
-    tape.record(lambda: state.add_(1).mul_(2), warm_ups=1)
-
+    play = tape.record(lambda: state.add_(1).mul_(2), warm_ups=1)
     assert state.item() == 2
     assert tape.sizes == [2]
+    for _ in range(3):
+        play()
+    assert state.item() == 30
+    assert tape.plays == 3
