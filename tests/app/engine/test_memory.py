@@ -82,10 +82,14 @@ def model() -> Valle:
     return meta_model(layers=12, width=1024)
 
 
+def pool_bytes_on(model: Valle, card_bytes: int) -> int:
+    weights = sum(one.nbytes for one in (*model.parameters(), *model.buffers()))
+    return pool_bytes(published(), card_bytes - weights - CODEC)
+
+
 def streams_that_fit(model: Valle, card_bytes: int) -> int:
     """Return how many streams of one voice the pool of a card holds."""
-    weights = sum(one.nbytes for one in (*model.parameters(), *model.buffers()))
-    pool = make_pool(model, pool_bytes(published(), card_bytes - weights - CODEC))
+    pool = make_pool(model, pool_bytes_on(model, card_bytes))
     voice, stream = used_bytes(pool, 1 + LEVELS)
     return (pool.pages * pool.page_bytes - voice) // stream
 
@@ -105,8 +109,7 @@ def test_a_card_of_16_gb_holds_the_model_and_32_streams(model: Valle) -> None:
 def test_admission_lets_no_fewer_streams_in_than_32_on_a_card_of_16_gb(
     model: Valle, synthesizer: Synthesizer
 ) -> None:
-    weights = sum(one.nbytes for one in (*model.parameters(), *model.buffers()))
-    pool = make_pool(model, pool_bytes(published(), 16 * GB - weights - CODEC))
+    pool = make_pool(model, pool_bytes_on(model, 16 * GB))
     one = synthesizer.plan(SpeechJob("one", "One.", SamplingParams(seed=1)))
     prompt = torch.zeros(PROMPT, LEVELS + 1, dtype=torch.int64)
     utterance = replace(one.utterances[0], phonemes="a" * SYMBOLS)
@@ -118,8 +121,7 @@ def test_admission_lets_no_fewer_streams_in_than_32_on_a_card_of_16_gb(
 def test_a_card_of_16_gb_keeps_the_prefixes_of_five_voices_beside_what_is_let_in(
     model: Valle,
 ) -> None:
-    weights = sum(one.nbytes for one in (*model.parameters(), *model.buffers()))
-    size = pool_bytes(published(), 16 * GB - weights - CODEC)
+    size = pool_bytes_on(model, 16 * GB)
     pool = make_pool(model, size)
     for slots, kept_bytes in zip((1, LEVELS), prefix_bytes(published(), size), strict=True):
         assert kept_bytes // grown(pool, None, slots, PROMPT).bytes >= 5

@@ -149,14 +149,21 @@ def test_models_of_other_masks_and_positions_give_those_of_the_whole_too(
     assert len(np.concatenate(sounds)) == 320 * FRAMES
 
 
-def test_the_first_block_is_heard_at_once_and_the_next_chunk_with_its_last_frame(speech) -> None:
-    _, sounds = voice(speech, inputs(DRAWN), some_codes(40), [14, 1, 14, 1, 10])
-    assert [len(sound) // 320 for sound in sounds] == [0, 15, 0, 15, 0, 10]
-
-
-def test_where_every_frame_sees_all_others_nothing_is_heard_before_the_end(speech) -> None:
-    _, sounds = voice(masked(speech, "full"), inputs(DRAWN), some_codes(40), [20, 20])
-    assert [len(sound) // 320 for sound in sounds] == [0, 0, 40]
+@pytest.mark.parametrize(
+    ("mask", "window", "pushes", "frames"),
+    [
+        ("block_causal", {}, [14, 1, 14, 1, 10], [0, 15, 0, 15, 0, 10]),
+        ("full", {}, [20, 20], [0, 0, 40]),  # every frame sees all others
+        # As soon as its lookahead is there; the codec takes its own chunks, of 15, 15 and 30.
+        ("full", windowed(20, 10, 5), [24, 1, 19, 1, 15], [0, 15, 0, 15, 0, 30]),
+    ],
+)
+def test_a_chunk_is_heard_as_soon_as_all_that_it_sees_is_there(
+    speech, mask, window, pushes, frames
+) -> None:
+    wanted = inputs(DRAWN | window)
+    _, sounds = voice(masked(speech, mask), wanted, some_codes(sum(pushes)), pushes)
+    assert [len(sound) // 320 for sound in sounds] == frames
 
 
 def test_kept_prefixes_change_no_bit_of_codes_and_samples(speech) -> None:
@@ -273,13 +280,6 @@ def test_the_codes_are_those_of_windows_drawn_by_hand(full, knobs, shape) -> Non
     codes, _ = voice(full, wanted, level_0)
     assert torch.equal(codes, by_hand(full, wanted, level_0, *shape))
     assert not torch.equal(codes, offline(full, wanted, level_0))
-
-
-def test_a_window_is_heard_as_soon_as_its_lookahead_is_there(full) -> None:
-    wanted = inputs(DRAWN | windowed(20, 10, 5))
-    _, sounds = voice(full, wanted, some_codes(60), [24, 1, 19, 1, 15])
-    # The codec takes its own chunks, of 15, 15 and 30 frames.
-    assert [len(sound) // 320 for sound in sounds] == [0, 15, 0, 15, 0, 30]
 
 
 BLOCK = 15
