@@ -200,11 +200,13 @@ def _unfinished_copy(right: Any, download: Any) -> int:
     return FETCHED.setdefault(id(download), ticket)
 
 
-def _stale_rows(right: Any, recorded: RecordedChunks, host: Any, used: int, *rest: Any) -> Any:
+def _stale_rows(
+    right: Any, recorded: RecordedChunks, host: Any, used: int, *rest: Any, **kind: Any
+) -> Any:
     if BEFORE:
         host[used:] = BEFORE[0][used:]
     BEFORE[:] = [host.copy()]
-    return right(recorded, host, used, *rest)
+    return right(recorded, host, used, *rest, **kind)
 
 
 FETCHED: dict[int, int] = {}
