@@ -194,7 +194,7 @@ class Timings:
         float, Field(description="From its submission to its first audio.")
     ] = 0.0
     underrun_s: Annotated[
-        float, Field(description="Stalls of a playback that begins with the first audio.")
+        float, Field(description="Stalls of a stream's playback that begins with the first audio.")
     ] = 0.0
 
     def __add__(self, other: "Timings") -> "Timings":

@@ -51,14 +51,15 @@ class Outcomes:
         timings = result.timings
         work_s = timings.total_s - timings.queue_s
         self.finished[result.finish_reason] += 1
-        self._measure(result)
+        self._measure(result, played=job.playback.played)
         log.info(
-            "job %s: %s, seed %d, %.2f s of audio, %.2f s in the queue, %.2f s of work",
+            "job %s: %s, seed %d, %.2f s of audio, %.2f s in the queue, %.2f s of work, "
+            "%.2f s stalled",
             *(result.job_id, result.finish_reason, result.seed, result.audio_s),
-            *(timings.queue_s, work_s),
+            *(timings.queue_s, work_s, timings.underrun_s),
         )
 
-    def _measure(self, result: SpeechResult) -> None:
+    def _measure(self, result: SpeechResult, *, played: bool) -> None:
         metrics, timings = self._metrics, result.timings
         metrics.jobs.labels(result.finish_reason).inc()
         metrics.backtracks.inc(result.backtracks)
@@ -70,5 +71,6 @@ class Outcomes:
         if result.audio_s:
             metrics.first_audio_s.observe(timings.first_audio_s)
             metrics.real_time_factor.observe(result.real_time_factor)
+        if result.audio_s and played:  # of what is sent whole nobody hears a gap
             metrics.underrun_s.inc(timings.underrun_s)
             metrics.continuous.labels("no" if timings.underrun_s else "yes").inc()

@@ -248,7 +248,7 @@ class SoundJob:
                 codec_s=self._codec_s,
                 total_s=monotonic() - playback.submitted_s,
                 first_audio_s=playback.first_audio_s,
-                underrun_s=playback.underrun_s,
+                underrun_s=playback.underrun_s if playback.played else 0.0,
             ),
             utterances=tuple(self._spoken),
             nar=plan.nar,

@@ -96,6 +96,16 @@ def test_the_operator_says_who_may_read_them(setting, without, with_key) -> None
         assert client.get("/metrics", headers=bearer).status_code == with_key
 
 
+def test_playbacks_are_those_of_streams(caplog) -> None:
+    continuous = "tts_continuous_jobs_total"
+    with serving() as (client, _), caplog.at_level("INFO", logger="app.engine"):
+        for stream, counted in ((False, 0), (True, 1)):
+            client.post("/tts", json={"input": "Hi.", "seed": 1, "stream": stream})
+            told = read(client)
+            assert sum(value for (name, _), value in told.items() if name == continuous) == counted
+    assert "0.00 s stalled" in caplog.text
+
+
 def test_two_applications_of_one_process_count_apart() -> None:
     one, other = HttpMetrics(), HttpMetrics()
     one.count("GET", "/tts", 200, 0.1)
