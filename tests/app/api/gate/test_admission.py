@@ -10,25 +10,6 @@ from app.engine.errors import EngineNotReady
 pytestmark = pytest.mark.anyio
 
 
-async def test_without_limits_everything_may_begin() -> None:
-    admission = Admission()
-    for _ in range(100):
-        await admission.count("alice")
-    with await admission.work("alice"), await admission.work("alice"):
-        assert admission.working == 2
-    assert admission.working == 0
-
-
-async def test_one_request_too_many_is_told_when_to_come_back_and_others_are_not() -> None:
-    admission = Admission(rate_per_minute=3)
-    for _ in range(3):
-        await admission.count("alice")
-    with pytest.raises(TooManyRequests, match="3 requests a minute") as refused:
-        await admission.count("alice")
-    assert 1 <= refused.value.retry_after_s <= 61
-    await admission.count("bob")
-
-
 @pytest.mark.parametrize("jump_s", [-3600, 3600])
 async def test_a_clock_that_is_set_changes_no_rate_limit(jump_s, monkeypatch) -> None:
     admission = Admission(rate_per_minute=2)

@@ -3,16 +3,11 @@ import re
 
 import pytest
 from pydantic import SecretStr
-from starlette.requests import HTTPConnection
 
-from app.api.gate.keys import NAME, Keyring, KeyringError, hashed, new_key, sent_key
+from app.api.gate.keys import NAME, Keyring, KeyringError, hashed, new_key
 from app.settings import Settings
 
 ALICE, BOB = "alice-0123456789", "bob-0123456789abc"
-
-
-def connection(*headers: tuple[bytes, bytes], **scope) -> HTTPConnection:
-    return HTTPConnection({"type": "http", "headers": headers, **scope})
 
 
 def test_keys_of_the_environment_and_of_the_file_are_all_known(tmp_path) -> None:
@@ -40,11 +35,6 @@ def test_keys_of_the_environment_and_of_the_file_are_all_known(tmp_path) -> None
 )
 def test_any_other_key_is_nobodys(wrong) -> None:
     assert Keyring([("alice", hashed(ALICE))]).owner(wrong) is None
-
-
-def test_no_keys_are_no_ring() -> None:
-    assert not Keyring.of(Settings())
-    assert Keyring.of(Settings(api_keys=ALICE))
 
 
 @pytest.mark.parametrize(
@@ -104,27 +94,6 @@ def test_a_new_key_can_be_a_setting_and_no_two_are_equal() -> None:
 def test_settings_show_no_key() -> None:
     settings = Settings(api_keys=f"alice:{ALICE}")
     assert ALICE not in repr(settings) + str(settings) + settings.model_dump_json()
-
-
-@pytest.mark.parametrize(
-    ("header", "key"),
-    [
-        (f"Bearer {ALICE}", ALICE),
-        (f"bearer  {ALICE} ", ALICE),
-        (f"Basic {ALICE}", None),
-        (ALICE, None),
-        ("Bearer", ""),
-        ("", None),
-    ],
-)
-def test_a_key_comes_as_a_bearer(header, key) -> None:
-    assert sent_key(connection((b"authorization", header.encode()))) == key
-
-
-def test_a_page_sends_a_key_as_a_subprotocol() -> None:
-    offered = ["valle.speech.v1", f"valle.key.{ALICE}"]
-    assert sent_key(connection(subprotocols=offered)) == ALICE
-    assert sent_key(connection(subprotocols=offered[:1])) is None
 
 
 def test_a_name_is_safe_as_a_folder() -> None:

@@ -77,8 +77,8 @@ def test_a_wrong_key_is_a_401_that_does_not_repeat_it(keyed, authorization) -> N
 
 
 def test_a_key_lets_in(keyed) -> None:
-    for key in (ALICE, BOB):
-        answer = keyed.post("/tts", json={"input": "Hi."}, headers=bearer(key))
+    for sent in (f"Bearer {ALICE}", f"Bearer {BOB}", f"bearer  {ALICE}"):
+        answer = keyed.post("/tts", json={"input": "Hi."}, headers={"authorization": sent})
         assert answer.status_code == 200
 
 
@@ -133,6 +133,7 @@ def test_a_key_has_its_rate_and_the_probes_are_not_counted() -> None:
         refused = client.get("/v1/models", headers=bearer(ALICE))
         assert refused.status_code == 429
         assert shape(refused)["code"] == "rate_limit_exceeded"
+        assert "3 requests a minute" in shape(refused)["message"]
         assert 1 <= int(refused.headers["retry-after"]) <= 61
         assert handshake_refusal(client, additional_headers=bearer(ALICE)) == 429
         assert client.get("/v1/models", headers=bearer(BOB)).status_code == 200
