@@ -70,36 +70,19 @@ def until_ready(running: subprocess.Popen[str], url: str) -> None:
         time.sleep(0.05)
 
 
-def test_a_state_that_refuses_its_password_is_a_wrong_setting(toy: Path) -> None:
-    with redis_running() as server:
-        server.client.config_set("requirepass", "right")
-        with serving(toy, TTS_STATE=server.url.replace("//", "//:wrong@")) as (running, _):
-            _, log = running.communicate(timeout=100)
-    assert running.returncode == 2, log
-    assert "state: Redis refuses us: invalid username-password pair" in log
-    assert "Traceback" not in log
-
-
-def test_voices_at_a_url_of_no_store_are_a_wrong_setting(toy: Path) -> None:
-    with serving(toy, TTS_VOICES="nothing://there") as (running, _):
-        _, log = running.communicate(timeout=100)
-    assert running.returncode == 2, log
-    assert "nothing://there: no kind of store that is known" in log
-    assert "Traceback" not in log
-
-
-@pytest.mark.parametrize(("sent", "status"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
-def test_it_ends_with_the_status_that_the_docs_tell(
-    toy: Path, sent: signal.Signals, status: int
+def test_ctrl_c_ends_it_with_130_and_voices_that_cannot_be_written_are_told_at_the_start(
+    toy: Path, tmp_path: Path
 ) -> None:
-    with serving(toy) as (running, url):
+    (tmp_path / "in the way").write_text("a file")
+    with serving(toy, TTS_VOICES=str(tmp_path / "in the way" / "voices")) as (running, url):
         until_ready(running, url)
-        running.send_signal(sent)
+        running.send_signal(signal.SIGINT)
         _, log = running.communicate(timeout=60)
-    assert running.returncode == status, log
+    assert running.returncode == 130, log
     assert "Traceback" not in log
     assert "loading the model" in log
     assert "ready: " in log
+    assert "WARNING app.commands.serve [-]: voices cannot be uploaded: " in log
 
 
 def test_the_process_that_makes_the_sound_starts_first_and_ends_with_the_service(
@@ -114,6 +97,7 @@ def test_the_process_that_makes_the_sound_starts_first_and_ends_with_the_service
         running.send_signal(signal.SIGTERM)
         _, log = running.communicate(timeout=60)
     assert running.returncode == 0, log
+    assert "Traceback" not in log
     assert re.search(rf"ready in [\d.]+ s: open {url} \(studio\), /docs ", log)
     assert "Uvicorn running on" not in log
     assert "Hello" not in log  # what people say is not written down
@@ -135,10 +119,29 @@ def test_a_port_that_is_taken_is_a_sentence_before_anything_is_loaded() -> None:
     assert said.startswith(f"port: 127.0.0.1:{port}: Address already in use; free it, or set")
 
 
-def test_a_model_that_is_not_there_is_a_sentence_before_anything_is_loaded() -> None:
-    status, (said,) = ended(TTS_MODEL="/nope")
+def test_a_state_that_refuses_its_password_is_a_wrong_setting(toy: Path) -> None:
+    with redis_running() as server:
+        server.client.config_set("requirepass", "right")
+        wrong = server.url.replace("//", "//:wrong@")
+        status, log = ended(TTS_MODEL=str(toy), TTS_STATE=wrong)
     assert status == 2
-    assert said.startswith("model: /nope does not exist; TTS_MODEL names")
+    assert "state: Redis refuses us: invalid username-password pair" in "\n".join(log)
+    assert not any("Traceback" in line for line in log)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("TTS_MODEL", "/nope", "model: /nope does not exist; TTS_MODEL names"),
+        ("TTS_VOICES", "nothing://there", "nothing://there: no kind of store that is known"),
+    ],
+)
+def test_a_wrong_setting_is_a_sentence(toy: Path, name: str, value: str, message: str) -> None:
+    status, log = ended(**{"TTS_MODEL": str(toy), name: value})
+    assert status == 2
+    assert message in log[-1]
+    assert "ready: " not in "\n".join(log)
+    assert not any("Traceback" in line for line in log)
 
 
 def test_a_model_that_cannot_be_loaded_ends_the_process(tmp_path: Path) -> None:
@@ -151,17 +154,6 @@ def test_a_model_that_cannot_be_loaded_ends_the_process(tmp_path: Path) -> None:
     (said,) = [line for line in log if "ERROR" in line]
     assert f"the model cannot be used: {model / 'codec.safetensors'} is damaged" in said
     assert not any("Traceback" in line for line in log)
-
-
-def test_a_folder_of_voices_that_cannot_be_written_is_told_at_the_start(
-    toy: Path, tmp_path: Path
-) -> None:
-    (tmp_path / "in the way").write_text("a file")
-    with serving(toy, TTS_VOICES=str(tmp_path / "in the way" / "voices")) as (running, url):
-        until_ready(running, url)
-        running.send_signal(signal.SIGTERM)
-        _, log = running.communicate(timeout=60)
-    assert "WARNING app.commands.serve [-]: voices cannot be uploaded: " in log
 
 
 def test_an_engine_that_breaks_again_and_again_ends_the_process(tmp_path: Path) -> None:
