@@ -19,7 +19,7 @@ from starlette.types import Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from app.api.errors import error_response, speech_error_response
-from app.api.gate.connections import OpenConnections, address_of
+from app.api.gate.admission import OpenConnections, client_address
 from app.api.gate.middleware import PROBES
 from app.websockets import limit_read_size
 
@@ -60,7 +60,7 @@ class BoundedConnection(H11Protocol):
         limit_read_size(transport)
         transport.set_write_buffer_limits(0)  # an answer is sent when the system has all of it
         self.open.http = self.connections
-        if self.open.exceeded_by(address_of(self)):
+        if self.open.exceeded_by(client_address(self)):
             self._restrict_to_probes()
         self._update_timeout()
 

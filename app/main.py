@@ -13,27 +13,20 @@ from fastapi import FastAPI
 
 from app.api import errors
 from app.api.document import Service, operation_id
-from app.api.gate.admission import Admission
-from app.api.gate.connections import OpenConnections
-from app.api.gate.keys import Keyring
-from app.api.gate.middleware import BEARER_KEY, GATE_RESPONSES, GateMiddleware
-from app.api.health import health_router
-from app.api.http_metrics import HttpMetrics
-from app.api.live.route import live_router, unknown_router
-from app.api.metrics import metrics_router
-from app.api.render_pool import RenderPool
+from app.api.gate.admission import Admission, Keyring, OpenConnections
+from app.api.gate.middleware import BEARER_KEY, GATE_RESPONSES, GateMiddleware, HttpMetrics
+from app.api.live.valle import live_router, unknown_router
 from app.api.reports.recent import RecentSpeeches
 from app.api.reports.writer import ReportWriter
-from app.api.routes import list_router
-from app.api.shapes.captioned import captioned_router
-from app.api.shapes.elevenlabs import elevenlabs_router
+from app.api.routes import health_router, list_router, metrics_router
+from app.api.shapes.elevenlabs import elevenlabs_router, elevenlabs_voices_router
 from app.api.shapes.elevenlabs_live import elevenlabs_live_router
-from app.api.shapes.elevenlabs_voices import elevenlabs_voices_router
+from app.api.shapes.words import captioned_router
 from app.api.shapes.wyoming import WyomingServer
 from app.api.speech.answer import WHOLE_SPEECHES
-from app.api.speech.codes import codes_router
-from app.api.speech.route import speech_router
+from app.api.speech.route import codes_router, speech_router
 from app.api.voices import MAX_UPLOADS, voices_router
+from app.audio.rendering import RenderPool
 from app.engine.admission import Places
 from app.engine.backend.options import ModelOptions
 from app.engine.backend.synthesizer import Synthesizer

@@ -18,8 +18,8 @@ PRODUCT = ("app", "models", "samplers", "valle_serve")
 DOCUMENTED = (*PRODUCT, "cluster", "tools", "training", "benchmarks", "scripts", "examples")
 MOST_PARAMETERS = 6
 LIMITS = {
-    "lines": 41_050,
-    "code": 27_950,
+    "lines": 40_850,
+    "code": 27_850,
     "docstrings": 15.8,  # percent of the lines
     "tests": 43_550,
     "names": 0,  # class names that are there twice

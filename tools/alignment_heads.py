@@ -32,14 +32,10 @@ _BESIDE_FRAMES: Final = 2  # on both sides of a rise
 
 @dataclass(frozen=True)
 class HeadScore:
-    """How well a head follows the text.
+    """How well a query head follows the text, and how many frames it is ahead of the sound.
 
-    Attributes:
-        layer: Its layer, from 0.
-        head: Its number among the query heads, from 0.
-        sureness: From 0 to 1: the share of its attention to the text that is on the path or beside
-            it, times the share of the phonemes that the path visits.
-        lead_frames: How many frames it is ahead of the sound.
+    `sureness` is the share of its attention to the text that is on the path or beside it, times the
+    share of the phonemes that the path visits.
     """
 
     layer: int

@@ -65,11 +65,7 @@ class CalibrationTask:
         return SpeechJob("calibrate-base", self.sentences[0], params)
 
     def jobs(self, **knobs: Any) -> Iterator[SpeechJob]:
-        """Yield one traced job per utterance.
-
-        Args:
-            knobs: Override those of the preset.
-        """
+        """Yield one traced job per utterance; ``knobs`` override those of the preset."""
         for number in range(self.count):
             seed, sentence = divmod(number, len(self.sentences))
             params = SamplingParams(preset=self.preset, seed=seed, nar_levels=0, **knobs)
@@ -83,10 +79,9 @@ class Calibration:
     Attributes:
         columns: Entropies without entropix; attention statistics with it.
         silent: The codes of level 0 that are silence.
-        knobs: The knobs of the calibrated preset.
         states: Share of the tokens in each entropix state with those knobs.
-        model: Name and SHA-256 of the model.
-        heads: The attention heads that follow the text best, the surest first.
+        model: Name and SHA-256.
+        heads: The surest first.
     """
 
     columns: Columns
@@ -103,13 +98,7 @@ class Calibration:
         task: CalibrationTask,
         on_utterance: Callable[[], object],
     ) -> Self:
-        """Speak all sentences without entropix, then with the thresholds derived from that.
-
-        Args:
-            synthesizer: The loaded model.
-            task: What to speak.
-            on_utterance: Called after each utterance, twice a sentence.
-        """
+        """Speak all sentences without entropix, then with the thresholds derived from that."""
         silent = synthesizer.silent_codes
         plain = _observe(synthesizer, task.jobs(entropix=False), ENTROPIES, on_utterance)
         base = synthesizer.plan(task.base)
@@ -154,12 +143,7 @@ class Calibration:
         ])
 
     def preset_file(self, name: str, task: CalibrationTask) -> dict[str, Any]:
-        """Return the content of a preset file, with its provenance in ``about``.
-
-        Args:
-            name: Of the preset.
-            task: What was spoken.
-        """
+        """Return the content of a file of the preset, with its provenance in ``about``."""
         percentiles = {
             column: {
                 f"P{percentile}": round(float(value), 4)

@@ -23,14 +23,7 @@ def convert(
     Dtypes and values are kept, so the converted model computes the same. ``lm.json`` is written
     last: a folder without it is not loaded.
 
-    Args:
-        source: A file, or a folder with one.
-        target: A folder without a model; created if missing.
-        switches: Overrides for the file.
-        loras: LoRA files to merge.
-
-    Returns:
-        The model that was read.
+    Returns the model that was read. The target is a folder without a model, created if missing.
 
     Raises:
         CheckpointError: The source is invalid, the target holds a model, or writing fails.

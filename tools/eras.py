@@ -21,13 +21,9 @@ from models.valle import Valle
 
 @dataclass(frozen=True, eq=False)
 class Pair:
-    """Codes of an utterance with its phonemes.
+    """Codes ``[T, K]`` int64 of an utterance with its phonemes, BOS and EOS included.
 
-    Attributes:
-        phoneme_ids: Including BOS and EOS.
-        codes: ``[T, K]`` int64.
-        language: Index into the model's languages.
-        prompt: ``[Tp, K]`` int64 codes of the same voice, or None.
+    `language` is an index into the model's; `prompt` has codes ``[Tp, K]`` of the same voice.
     """
 
     phoneme_ids: Sequence[int]
@@ -38,12 +34,9 @@ class Pair:
 
 @dataclass(frozen=True)
 class EraLoss:
-    """The loss under one combination of switches.
+    """The mean cross-entropy under one combination of switches, in nats a code.
 
-    Attributes:
-        switches: The combination, every switch set.
-        ar: Mean cross-entropy of level 0 in nats a frame, the stop token included.
-        nar: Mean cross-entropy of levels 1 and up in nats a code.
+    `ar` is that of level 0 with its stop token, `nar` that of levels 1 and up.
     """
 
     switches: Switches
@@ -64,14 +57,7 @@ class EraLoss:
 
 
 def eras(source: Path, pairs: Sequence[Pair]) -> list[EraLoss]:
-    """Measure the teacher-forced loss of every combination of switches.
-
-    Args:
-        source: A published file, or a folder with one.
-        pairs: Utterances; a few seconds are enough.
-
-    Returns:
-        Losses, lowest first.
+    """Return the teacher-forced loss of every combination of switches, lowest first.
 
     Raises:
         ValueError: There are no pairs, or one has another number of levels than the model.

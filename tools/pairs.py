@@ -40,12 +40,7 @@ class _ArrayUnpickler(pickle.Unpickler):
 
 
 def read_pair(path: Path, config: ModelConfig, encode: Encode) -> Pair:
-    """Read a pair.
-
-    Args:
-        path: A ``.enc`` or ``.json`` file.
-        config: Configuration of the model.
-        encode: Its tokenizer.
+    """Read a pair from a ``.enc`` or ``.json`` file, for a model with its tokenizer.
 
     Raises:
         CheckpointError: The file is damaged, lacks phonemes, or its codes do not fit the model.

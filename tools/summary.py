@@ -20,17 +20,7 @@ _SEPARATORS = 4
 
 @dataclass(frozen=True)
 class Summary:
-    """Facts about a local model.
-
-    Attributes:
-        path: Its folder or file.
-        layout: Name of the file layout.
-        config: Its configuration.
-        dtypes: Dtypes of the stored tensors.
-        parameters: Number of parameters.
-        stored_bytes: Size of its files without the codec.
-        licence: Empty if unknown.
-    """
+    """Facts about a local model; `stored_bytes` leaves the codec out, `licence` may be empty."""
 
     path: Path
     layout: str
@@ -81,11 +71,7 @@ class Summary:
 
 
 def summarise(path: Path, licence: str = "") -> Summary:
-    """Summarise a model.
-
-    Args:
-        path: A folder of the built-in layout, a published file, or a folder with one.
-        licence: Licence stated at its origin.
+    """Summarise a folder of the built-in layout, a published file, or a folder with one.
 
     Raises:
         CheckpointError: It is missing, damaged or of no known layout.

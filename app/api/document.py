@@ -12,8 +12,8 @@ from fastapi import FastAPI, Request, Response
 from fastapi.routing import APIRoute
 
 from app.api.schemas import SpeechRequest
-from app.api.shapes.captioned import CaptionedRequest, captioned_router
 from app.api.shapes.elevenlabs import ElevenLabsRequest, elevenlabs_router
+from app.api.shapes.words import CaptionedRequest, captioned_router
 from app.api.speech.route import speech_router
 from samplers.knobs.params import SamplingParams
 

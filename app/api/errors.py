@@ -171,6 +171,12 @@ def problems_of(error: ValidationError) -> list[dict[str, Any]]:
     return [*map(dict, error.errors(include_url=False, include_context=False, include_input=False))]
 
 
+def invalid(error: ValidationError) -> InvalidRequest:
+    """Return the error of the engine for pydantic's, for protocols with messages of their own."""
+    detail = validation_error_detail(problems_of(error))
+    return InvalidRequest(detail.message, param=detail.param)
+
+
 def install(app: FastAPI) -> None:
     """Register the exception handlers of an application."""
     app.add_exception_handler(SpeechError, _speech_error)

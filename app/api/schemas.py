@@ -1,7 +1,7 @@
-"""JSON schemas of requests and of what describes voices, models and errors. Loads without torch.
+"""JSON schemas of requests and answers, and the entries of responses in the OpenAPI document.
 
-A `SpeechRequest` is a `SamplingParams`, so no knob is repeated here. Unknown or unsupported fields
-are refused, never ignored.
+Loads without torch. A `SpeechRequest` is a `SamplingParams`, so no knob is repeated here. Unknown
+or unsupported fields are refused, never ignored.
 """
 
 from dataclasses import replace
@@ -17,7 +17,7 @@ from pydantic import (
     field_validator,
 )
 
-from app.audio.formats import STREAMED, AudioFormat, ResponseFormat, SampleRate
+from app.audio.formats import MEDIA_TYPES, STREAMED, AudioFormat, ResponseFormat, SampleRate
 from app.engine.job import (
     FinishReason,
     SpeechJob,
@@ -434,3 +434,64 @@ class AudioModelList(BaseModel):
     """The names of the loaded model, in the form that Open WebUI expects."""
 
     models: list[AudioModelItem]
+
+
+EVENT_STREAM: Final = "text/event-stream"
+
+Responses = dict[int | str, dict[str, Any]]
+
+
+def error_responses(**reasons: str) -> Responses:
+    """Return error responses for a route's OpenAPI entry: ``_404="Why."`` and so on."""
+    return {
+        int(status[1:]): {"model": ErrorBody, "description": reason}
+        for status, reason in reasons.items()
+    }
+
+
+NOT_READY = error_responses(_503="Not ready; retry in Retry-After seconds.")
+TEXT_RESPONSES: Responses = error_responses(
+    _404="No such voice or model.",
+    _413="The body is too large.",
+    _415="The body is not JSON.",
+    _422="A field is invalid; `param` names it.",
+    _503="Busy or not ready; retry in Retry-After seconds.",
+)
+NDJSON: Final = "application/x-ndjson"
+TABLES: Final = {"csv": "text/csv", "jsonl": NDJSON, "parquet": "application/vnd.apache.parquet"}
+
+SAFETENSORS: Final = "application/vnd.safetensors"
+"""Media type of codes as tensors `0`, `1` and so on, `[T, K]` each, an utterance each."""
+
+CODES: Final[dict[str, Any]] = {"application/json": {}, SAFETENSORS: {}}
+"""Codes in the OpenAPI document."""
+
+SPEECH_RESPONSES: Responses = {
+    200: {
+        "description": "The audio; a stream is cut off if the speech fails.",
+        "content": {media_type: {} for media_type in (*MEDIA_TYPES.values(), EVENT_STREAM)},
+    },
+    **TEXT_RESPONSES,
+    **error_responses(
+        _500="The speech could not be generated.",
+        _504="The request exceeded the server's time limit.",
+    ),
+}
+
+SPEECH_OR_CODES: Responses = SPEECH_RESPONSES | {
+    200: SPEECH_RESPONSES[200]
+    | {
+        "description": "The audio, or codes; a stream is cut off if the speech fails.",
+        "content": SPEECH_RESPONSES[200]["content"] | CODES | {NDJSON: {}},
+    }
+}
+
+SPEECH_OR_LINES: Responses = SPEECH_RESPONSES | {
+    200: {
+        "description": "The audio, or lines of JSON with audio in base64 and timings.",
+        "content": {
+            media_type: {}
+            for media_type in ("application/json", NDJSON, *MEDIA_TYPES.values(), EVENT_STREAM)
+        },
+    }
+}

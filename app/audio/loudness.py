@@ -32,12 +32,9 @@ class Leveller:
 
     The gain follows the loudness of all samples so far, measured every 0.4 s, interpolated over the
     following 0.4 s, and constant after 10 s. The first 0.4 s of sound are held until they are
-    measured. Speech begins louder than it ends, so this alone would be too quiet: an expected
-    loudness, where known, is averaged in with the weight of 3 s of sound. The output does not
-    depend on how the input is cut into pushes.
-
-    Args:
-        likely_lufs: Expected loudness of the samples; None if unknown.
+    measured. Speech begins louder than it ends, so this alone would be too quiet: ``likely_lufs``,
+    where known, is averaged in with the weight of 3 s of sound. The output does not depend on how
+    the input is cut into pushes.
     """
 
     def __init__(

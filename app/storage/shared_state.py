@@ -7,7 +7,7 @@ while Redis is away: each user of the state decides what then holds.
 import asyncio
 import logging
 import math
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from time import monotonic
 from typing import Any, TypeVar
@@ -70,7 +70,7 @@ class SharedState:
         closed_if_away: Whether requests are refused that need the state while Redis is away.
         available: Whether Redis answered last.
         on_return: Called when Redis answers again.
-        on_stop: Awaited before the connection is closed.
+        on_stop: Awaited before the connection is closed, as is what `spawn` was given.
     """
 
     def __init__(self, url: str, *, closed_if_away: bool, registry: CollectorRegistry) -> None:
@@ -85,6 +85,7 @@ class SharedState:
         self.on_return: list[Callable[[], None]] = []
         self.on_stop: list[Callable[[], Awaitable[None]]] = []
         self._places = asyncio.Semaphore(_CONNECTIONS)
+        self._tasks: set[asyncio.Task[None]] = set()
         self._checking: asyncio.Task[None] | None = None
         self._logged_s = -math.inf
         up = Gauge("tts_state_up", "Whether Redis answers.", registry=registry)
@@ -113,9 +114,16 @@ class SharedState:
             async with asyncio.timeout(_STOP_S):
                 for finish in self.on_stop:
                     await finish()
+                await asyncio.gather(*self._tasks)
         if self._checking is not None:
             self._checking.cancel()
         await self.redis.aclose()
+
+    def spawn(self, work: Coroutine[None, None, None]) -> None:
+        """Run a coroutine in the background."""
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     async def run(self, command: Callable[..., Awaitable[T]], *args: Any, **kwargs: Any) -> T:
         """Return the result of a command, a method of `redis` or a caller of such.

@@ -29,7 +29,7 @@ from urllib.parse import urlsplit
 
 import httpx2
 
-from app.audio.containers import pcm
+from app.audio.rendering import pcm
 from app.commands.listeners import ReceivedSpeech, receive
 from benchmarks.cluster.card import FRAME_S, RATE_HZ, codes_of, sound_of
 from benchmarks.harness.http_client import open_client

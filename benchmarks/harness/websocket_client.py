@@ -9,7 +9,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException
 from websockets.typing import Subprotocol
 
-from app.api.live.messages import PROTOCOL
+from app.api.live.valle import PROTOCOL
 from app.commands.listeners import ReceivedSpeech
 
 

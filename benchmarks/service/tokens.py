@@ -22,7 +22,7 @@ from typing import Any, Final
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.typing import Subprotocol
 
-from app.api.live.messages import PROTOCOL
+from app.api.live.valle import PROTOCOL
 from app.commands.listeners import ReceivedSpeech
 from benchmarks.harness.report import conclude, machine
 from benchmarks.harness.served import argument_parser, served_or

@@ -15,7 +15,7 @@ import httpx
 import psutil
 import pytest
 
-from app.audio.containers import pcm
+from app.audio.rendering import pcm
 from app.commands.listeners import ReceivedSpeech, receive
 from benchmarks.cluster.card import codes_of, sound_of
 from benchmarks.cluster.streams import TEXT, Outcomes, run_clients

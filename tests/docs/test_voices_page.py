@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from app.api.voice_form import FILE_FIELDS, VoiceForm
-from app.api.voices import VoiceDetail
+from app.api.voices import FILE_FIELDS, VoiceDetail, VoiceForm
 from app.engine.voices import OPENAI_VOICES
 from app.main import create_app
 from app.settings import Settings

@@ -21,7 +21,7 @@ from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 from websockets.typing import Subprotocol
 
-from app.api.live.messages import PROTOCOL
+from app.api.live.valle import PROTOCOL
 from app.engine.admission import Places
 from app.engine.engine import SpeechEngine
 from app.main import create_app

@@ -1,22 +1,167 @@
-"""Admission control: rate limit and concurrency limit per client, and none once the service drains.
+"""Admission control: API keys, and per client the numbers of requests, of work and of connections.
 
-Use it from the event loop only.
+A key is 256 random bits, or chosen by the operator with at least 16 characters, and stored as a
+hash only. SHA-256 is enough: salts and slow hashes protect passwords, which can be guessed. Use the
+counters from the event loop only.
 """
 
 import asyncio
+import hashlib
+import hmac
 import math
+import re
+import secrets
+import stat
 import time
 from collections import Counter, deque
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
+from pathlib import Path
+from typing import Any
 
 from limits import RateLimitItemPerMinute
 from starlette.requests import HTTPConnection
 
 from app.api.errors import TooManyRequests
-from app.engine.errors import EngineNotReady
+from app.engine.admission import share
+from app.engine.errors import EngineNotReady, Unavailable
+from app.settings import Settings
+
+SUBPROTOCOL = "valle.key."
+"""Prefix of a key sent as WebSocket subprotocol by browsers, which cannot set headers."""
+
+NAME = r"[a-z0-9][a-z0-9_-]{0,31}"
+"""Pattern of an owner's name, which is also a folder name on any file system."""
+
+THEIR_HEADER = "xi-api-key"
+"""Header in which ElevenLabs' clients send a key."""
+
+_KEY = r"[A-Za-z0-9._~-]{16,256}"  # valid in a header and in a subprotocol
+_HASH = r"[0-9a-f]{64}"
+
+
+class KeyringError(ValueError):
+    """The configured keys are invalid; the message contains no key."""
+
+
+class Keyring:
+    """The valid keys with their owners. An empty keyring requires no key.
+
+    An owner may have several keys, so that keys can be replaced without interruption.
+
+    Args:
+        hashed: Owner and SHA-256 in hexadecimal of each key.
+
+    Raises:
+        KeyringError: A key has two owners.
+    """
+
+    def __init__(self, hashed: Iterable[tuple[str, str]] = ()) -> None:
+        self._owners: dict[str, str] = {}
+        for owner, digest in hashed:
+            if self._owners.setdefault(digest, owner) != owner:
+                raise KeyringError(f"{owner} and {self._owners[digest]} have the same key")
+
+    @classmethod
+    def of(cls, settings: Settings) -> "Keyring":
+        """Return the keys of the environment and of the key file.
+
+        Raises:
+            KeyringError: They cannot be read; or keys are configured but there are none, as an
+                empty keyring would let everybody in.
+        """
+        plain = settings.api_keys.get_secret_value()
+        ring = cls([*_of_environment(plain), *_of_file(settings.api_keys_file)])
+        if settings.asks_for_keys and not ring:
+            raise KeyringError(_no_key(settings))
+        return ring
+
+    def __bool__(self) -> bool:
+        return bool(self._owners)
+
+    def owner(self, key: str) -> str | None:
+        """Return the owner of a key, or None. Runs in constant time for a keyring."""
+        digest, found = hashed(key), None
+        for known, owner in self._owners.items():
+            if hmac.compare_digest(known, digest):
+                found = owner
+        return found
+
+
+def _no_key(settings: Settings) -> str:
+    """Return the error message for a configuration of keys that has none."""
+    if path := settings.api_keys_file:
+        return (
+            f"api_keys_file: {path} has no key; `valle-serve keys new NAME` prints a line for it."
+            " Unset the setting to require no key"
+        )
+    return "api_keys: it has no key; unset the setting to require none"
+
+
+def new_key() -> str:
+    """Return a new random key."""
+    return "vs-" + secrets.token_urlsafe(32)
+
+
+def hashed(key: str) -> str:
+    """Return the SHA-256 of a key in hexadecimal."""
+    return hashlib.sha256(key.encode(errors="replace")).hexdigest()
+
+
+def sent_key(connection: HTTPConnection) -> str | None:
+    """Return the key of a request: a bearer token, ElevenLabs' header, a WebSocket's subprotocol.
+
+    None without.
+    """
+    scheme, _, key = connection.headers.get("authorization", "").partition(" ")
+    if scheme.lower() == "bearer":
+        return key.strip()
+    if (key := connection.headers.get(THEIR_HEADER, "")) != "":
+        return key.strip()
+    for offered in connection.scope.get("subprotocols", ()):
+        if offered.startswith(SUBPROTOCOL):
+            return str(offered.removeprefix(SUBPROTOCOL))
+    return None
+
+
+def _of_environment(plain: str) -> Iterator[tuple[str, str]]:
+    """Yield owner and hash of each `name:key` or `key`."""
+    for number, entry in enumerate(filter(None, map(str.strip, plain.split(","))), 1):
+        match = re.fullmatch(rf"(?:({NAME}):)?({_KEY})", entry)
+        if match is None:
+            raise KeyringError(
+                f"api_keys: entry {number} is not name:key or key; a key has 16 to 256 of"
+                " A-Z a-z 0-9 . _ ~ -, a name up to 32 of a-z 0-9 _ -"
+            )
+        digest = hashed(match[2])
+        yield match[1] or f"key-{digest[:8]}", digest
+
+
+def _of_file(path: str) -> Iterator[tuple[str, str]]:
+    """Yield owner and hash of each line `name:sha256`, ignoring blank lines and comments."""
+    if not path:
+        return
+    try:
+        lines = Path(path).read_text(encoding="utf-8").splitlines()
+        mode = Path(path).stat().st_mode
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not text"
+        raise KeyringError(f"api_keys_file: {path}: {why}") from error
+    if mode & stat.S_IWOTH:
+        raise KeyringError(f"api_keys_file: {path}: everybody may write it; chmod o-w it")
+    for number, line in enumerate(map(str.strip, lines), 1):
+        if not line or line.startswith("#"):
+            continue
+        match = re.fullmatch(rf"({NAME}):({_HASH})", line)
+        if match is None:
+            raise KeyringError(
+                f"api_keys_file: {path}: line {number} is not name:sha256;"
+                " `valle-serve keys new NAME` prints one"
+            )
+        yield match[1], match[2]
+
 
 _IPV6_PREFIX_BITS = 64  # what one home or one rented machine is given, to choose addresses from
 
@@ -146,3 +291,68 @@ class Admission:
         ends_s = time.monotonic() + timeout_s
         while self.working and time.monotonic() < ends_s:
             await asyncio.sleep(_POLL_S)
+
+
+RETRY_S = 5
+
+
+class TooManyConnections(Unavailable):
+    """All connections, or all of the client's, are in use."""
+
+    code = "too_many_connections"
+
+
+class OpenConnections:
+    """The connections of a process, of which each address has at most its share.
+
+    Attributes:
+        http: Those of the HTTP server and its WebSockets, as uvicorn counts them.
+        probe_only: Those of them beyond the limit, oldest first.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self.http: Collection[Any] = ()
+        self.probe_only: deque[Any] = deque()
+        self._others = Counter[str]()
+
+    def exceeded_by(self, address: str) -> bool:
+        """Return whether there are too many, of all or of an address, with one just opened."""
+        open_ = self._addresses()
+        return len(open_) > self._limit or open_.count(address) > share(self._limit)
+
+    def too_many(self) -> TooManyConnections:
+        """Return the error for a connection beyond the limit."""
+        return TooManyConnections(
+            f"{len(self._addresses())} connections are open, which is the limit for all or for your"
+            f" address; retry in {RETRY_S} s",
+            retry_after_s=RETRY_S,
+        )
+
+    @contextmanager
+    def counted(self, address: str) -> Iterator[None]:
+        """Count a connection that is not of the HTTP server, for the time of a context."""
+        self._others[address] += 1
+        try:
+            if self.exceeded_by(address):
+                raise self.too_many()
+            yield
+        finally:
+            self._others[address] -= 1
+
+    def abort(self) -> None:
+        """Abort what is open of the HTTP server, at a shutdown: bytes that no client takes."""
+        for one in list(self.http):
+            if one.transport is not None:
+                one.transport.abort()
+
+    def _addresses(self) -> list[str]:
+        """Return the address of each connection; those that may only probe do not count."""
+        http = [client_address(one) for one in self.http if one not in self.probe_only]
+        return [*http, *self._others.elements()]
+
+
+def client_address(connection: Any) -> str:
+    """Return the address, or IPv6 network, whose share one of uvicorn's connections counts to."""
+    client = getattr(connection, "client", None)
+    return network_of(client[0]) if client else ""

@@ -6,7 +6,7 @@ which the process renews and which lapse if it dies.
 
 import asyncio
 import time
-from collections.abc import Coroutine, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from uuid import uuid4
 
@@ -70,8 +70,7 @@ class SharedAdmission(Admission):
         self._renew = state.redis.register_script(_RENEW)
         self._leases: dict[str, str] = {}  # token -> key
         self._renewing: asyncio.Task[None] | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
-        state.on_return.append(lambda: self._start(self._renew_all()))
+        state.on_return.append(lambda: state.spawn(self._renew_all()))
         state.on_stop.append(self._stop)
 
     async def _wait_s(self, client: str) -> float | None:
@@ -111,7 +110,7 @@ class SharedAdmission(Admission):
                 yield
         finally:
             del self._leases[token]
-            self._start(self._release(token, key))
+            self._state.spawn(self._release(token, key))
 
     def _check_open_without_state(self) -> None:
         """Check that limits may be held by this process alone."""
@@ -120,11 +119,6 @@ class SharedAdmission(Admission):
                 "limits cannot be checked now, and this service speaks only within them",
                 retry_after_s=1,
             )
-
-    def _start(self, work: Coroutine[None, None, None]) -> None:
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
 
     async def _release(self, token: str, key: str) -> None:
         with suppress(StateAway):  # it lapses
@@ -154,4 +148,3 @@ class SharedAdmission(Admission):
     async def _stop(self) -> None:
         if self._renewing is not None:
             self._renewing.cancel()
-        await asyncio.gather(*self._tasks)

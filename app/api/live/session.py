@@ -2,19 +2,28 @@
 
 import asyncio
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
 from time import monotonic
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from starlette.websockets import WebSocket
 
+from app.api.errors import speech_error_response
 from app.api.gate.admission import client_of
-from app.api.live.socket import ClientGone, LiveSocket, received
-from app.api.live.speech import LiveSpeech, Services, SpeechMessages
+from app.api.live.speech import (
+    ClientGone,
+    LiveSocket,
+    LiveSpeech,
+    Services,
+    SpeechMessages,
+    received,
+)
 from app.api.requests import output_of
 from app.api.schemas import SpeechOptions
 from app.audio.formats import AudioFormat
+from app.engine.errors import SpeechError
 
 M = TypeVar("M")
 
@@ -159,3 +168,20 @@ class WebSocketSession(LiveSession[str | bytes]):
     async def receive(self) -> str | bytes | None:
         """Return the next message; None once the client has disconnected."""
         return await received(self._websocket)
+
+
+async def serve_session(
+    websocket: WebSocket,
+    session: Callable[[WebSocket, Services], LiveSession[Any]],
+    subprotocol: str | None = None,
+) -> None:
+    """Accept a WebSocket and serve it, or refuse it if there is no place."""
+    services = Services.of(websocket.app.state)
+    try:
+        place = services.place(client_of(websocket))
+    except SpeechError as error:
+        await websocket.send_denial_response(speech_error_response(error))
+        return
+    with place:
+        await websocket.accept(subprotocol)
+        await session(websocket, services).run()

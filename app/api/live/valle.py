@@ -1,47 +1,176 @@
-"""The messages of `valle.speech.v1` over a live session: one response after the other."""
+"""The WebSocket protocol `valle.speech.v1`: its messages, and one response after the other.
 
-from collections.abc import Sequence
+`docs/streaming.md` describes their order. Audio is sent as binary frames between `response.started`
+and `response.done`. Unknown messages and fields are refused, never ignored.
+"""
 
-from pydantic import ValidationError
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Final, Literal
+
+from fastapi import APIRouter
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from starlette.websockets import WebSocket
 
 from app.api.errors import (
     error_detail,
+    error_response,
     problems_of,
     speech_error_detail,
     validation_error_detail,
 )
 from app.api.gate.limits import check_json_size
-from app.api.live.messages import (
-    CLIENT_MESSAGE,
-    CLIENT_MESSAGE_TYPES,
-    ENCODINGS,
-    ClientMessage,
-    ErrorMessage,
-    FrameFormat,
-    InputText,
-    InputTextAck,
-    InputTextAppend,
-    InputTextFlush,
-    ResponseCancel,
-    ResponseCreate,
-    ResponseCreated,
-    ResponseStarted,
-    ResponseTimestamps,
-    SessionCreated,
-    SessionLimits,
-)
-from app.api.live.session import WebSocketSession
-from app.api.live.socket import LiveSocket
-from app.api.live.speech import LiveSpeech, Services, SpeechMessages
+from app.api.live.session import WebSocketSession, serve_session
+from app.api.live.speech import LiveSocket, LiveSpeech, Services, SpeechMessages
 from app.api.reports.writer import ReportWriter, utterance_pieces
 from app.api.requests import check_model, cleaned, ignored_fields, model_names
-from app.api.schemas import ErrorDetail, SpeechDone, Usage
-from app.audio.formats import file_rate_hz
+from app.api.schemas import ErrorDetail, SpeechDone, SpeechOptions, Usage
+from app.audio.formats import AudioFormat, file_rate_hz
 from app.engine.errors import InvalidRequest, SpeechError
 from app.engine.interface import Plan
 from app.engine.job import SpeechResult, WordTimes
 from samplers.knobs.needs import idle_knobs
+
+PROTOCOL: Final = "valle.speech.v1"
+"""The WebSocket subprotocol."""
+
+
+class _FromClient(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class ResponseCreate(SpeechOptions):
+    """Start a response; its text follows."""
+
+    model_config = ConfigDict(title="ResponseCreate")
+
+    type: Literal["response.create"]
+    response_format: Literal["pcm", "ulaw", "alaw"] = Field(
+        "pcm", description="16 bit, little-endian, mono, or 8 bit as telephones have it."
+    )
+
+
+class _Numbered(_FromClient):
+    sequence: int = Field(ge=0, description="0 for the first of a response, then 1, 2, ...")
+
+
+class InputTextAppend(_Numbered):
+    """Append text."""
+
+    type: Literal["input_text.append"]
+    text: str
+
+
+class InputTextFlush(_Numbered):
+    """Speak the text so far, as if a sentence ended."""
+
+    type: Literal["input_text.flush"]
+
+
+class InputTextEnd(_Numbered):
+    """End the text."""
+
+    type: Literal["input_text.end"]
+
+
+class ResponseCancel(_FromClient):
+    """Cancel the response."""
+
+    type: Literal["response.cancel"]
+
+
+InputText = InputTextAppend | InputTextFlush | InputTextEnd
+ClientMessage = ResponseCreate | InputText | ResponseCancel
+CLIENT_MESSAGE: Final[TypeAdapter[ClientMessage]] = TypeAdapter(
+    Annotated[ClientMessage, Field(discriminator="type")]
+)
+CLIENT_MESSAGE_TYPES: Final = tuple(
+    sorted(CLIENT_MESSAGE.json_schema()["discriminator"]["mapping"])
+)
+"""Values of `type` that clients may send."""
+
+
+Encoding = Literal["pcm_s16le", "pcm_mulaw", "pcm_alaw"]
+
+
+class FrameFormat(BaseModel):
+    """Format of the binary frames."""
+
+    encoding: Encoding = "pcm_s16le"
+    sample_rate_hz: int
+    channels: Literal[1] = 1
+
+
+ENCODINGS: Final[Mapping[AudioFormat, Encoding]] = {
+    "pcm": "pcm_s16le",
+    "ulaw": "pcm_mulaw",
+    "alaw": "pcm_alaw",
+}
+
+
+class SessionLimits(BaseModel):
+    """Limits of a session."""
+
+    max_text_chars: int = Field(description="Length of the text of one response.")
+    max_message_bytes: int = Field(description="Size of one message.")
+    idle_timeout_s: float = Field(description="Seconds without messages and without speech.")
+    stall_timeout_s: float = Field(description="Seconds without the client reading.")
+
+
+class SessionCreated(BaseModel):
+    """The first message of a session."""
+
+    type: Literal["session.created"] = "session.created"
+    protocol: Literal["valle.speech.v1"] = PROTOCOL
+    model: str
+    audio: FrameFormat
+    limits: SessionLimits
+
+
+class ResponseCreated(BaseModel):
+    """The response is open for text."""
+
+    type: Literal["response.created"] = "response.created"
+    response_id: str = Field(description="Id for GET /v1/audio/speech/{id}, once it is done.")
+    ignored: list[str] = Field(description="Fields of the request that do nothing.")
+    audio: FrameFormat = Field(description="Format of its binary frames.")
+
+
+class InputTextAck(BaseModel):
+    """A text message was accepted."""
+
+    type: Literal["input_text.ack"] = "input_text.ack"
+    response_id: str
+    sequence: int
+
+
+class ResponseStarted(BaseModel):
+    """Audio follows."""
+
+    type: Literal["response.started"] = "response.started"
+    response_id: str
+    ignored: list[str] = Field(description="Knobs that do nothing, as another is not set.")
+    seed: int
+    preset: str
+    voice: str
+    language: str
+
+
+class ResponseTimestamps(BaseModel):
+    """Words that are heard from the next frame on, or of which more is known now."""
+
+    type: Literal["response.timestamps"] = "response.timestamps"
+    response_id: str
+    words: list[WordTimes]
+
+
+class ErrorMessage(BaseModel):
+    """A message was refused or a response failed; a failed response's `response.done` follows."""
+
+    type: Literal["error"] = "error"
+    response_id: str | None = None
+    sequence: int | None = Field(None, description="Sequence of the message that was refused.")
+    error: ErrorDetail
+
 
 _IDLE_CLOSE = 1000
 _OPEN = "response"
@@ -249,3 +378,30 @@ def _parse_error_detail(error: InvalidRequest | ValidationError) -> ErrorDetail:
             422, f"type: must be one of {kinds}", param="type", code=problems[0]["type"]
         )
     return validation_error_detail([{**one, "loc": one["loc"][1:]} for one in problems])
+
+
+_SHOWN_CHARS = 100
+
+live_router = APIRouter()
+unknown_router = APIRouter()
+"""To be included last: it answers every other path."""
+
+
+@live_router.websocket("/v1/audio/speech/stream")
+async def live_speech(websocket: WebSocket) -> None:
+    """Speak a text while it is being written."""
+    offered = websocket.scope["subprotocols"]
+    if offered and PROTOCOL not in offered:
+        message = f"the subprotocol must be {PROTOCOL}"
+        answer = error_response(422, message, param="sec-websocket-protocol", code="subprotocol")
+        await websocket.send_denial_response(answer)
+        return
+    await serve_session(websocket, ValleSession, PROTOCOL if offered else None)
+
+
+@unknown_router.websocket("/{path:path}")
+async def unknown_socket(websocket: WebSocket) -> None:
+    """Refuse a WebSocket of a path that there is not; otherwise the client would be told 403."""
+    path = websocket.url.path[:_SHOWN_CHARS]
+    message = f"WebSocket {path}: not found"
+    await websocket.send_denial_response(error_response(404, message, code="not_found"))

@@ -1,17 +1,24 @@
-"""Outcomes of the most recent speeches: the schema of their reports, and a bounded store in memory.
+"""Outcomes of the most recent speeches: the schema of their reports, a bounded store, and as bytes.
 
-Use it from the event loop only. Texts are not logged unless the operator enables that.
+Use the store from the event loop only. Texts are not logged unless the operator enables that. As
+bytes, what is small is JSON, and codes and traces are in numpy's own format without pickled
+objects: what comes out of a shared store is data and never code.
 """
 
+import io
+import json
 import logging
+import zlib
 from collections import Counter
-from dataclasses import dataclass
-from typing import Annotated, Final, NamedTuple
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, Final, NamedTuple
+from zipfile import ZipFile
 
-from pydantic import BaseModel, Field
+import numpy as np
+from pydantic import BaseModel, Field, TypeAdapter
 
 from app.api.errors import RequestInProgress, speech_error_detail
-from app.api.schemas import ContinueFrom, ErrorDetail
+from app.api.schemas import ContinueFrom, ErrorDetail, SpeechOptions
 from app.engine.errors import InvalidRequest, ReaderStalled, SpeechError, UnknownSpeech
 from app.engine.interface import Plan
 from app.engine.job import (
@@ -289,3 +296,83 @@ class RecentSpeeches:
             self._ids.pop(key, None)
         else:
             self._ids[key] = entry
+
+
+_LEVEL = 1  # of zlib: codes hardly shrink, and traces do at any level
+
+MOST_BYTES = 2**28
+"""Longest outcome, unpacked, that is read: more than that of half an hour with its traces."""
+
+_JOB: Final = TypeAdapter(SpeechJob)
+_OPTIONS: Final = TypeAdapter(SpeechOptions)
+_OUTCOMES: Final[dict[str, TypeAdapter[Any]]] = {
+    kind.__name__: TypeAdapter(kind) for kind in (SpeechResult, Failure)
+}
+
+
+def pack(job: SpeechJob, outcome: Outcome, *, traces: bool = True) -> bytes:
+    """Return a job, without what it continues, and its outcome as bytes.
+
+    Args:
+        traces: Whether traces are packed too.
+    """
+    if not traces:
+        spoken = tuple(replace(one, trace=None) for one in outcome.utterances)
+        outcome = replace(outcome, utterances=spoken)
+    arrays: list[np.ndarray[Any, Any]] = []
+    kind = type(outcome).__name__
+    head = {
+        "job": _JOB.dump_python(job, mode="json", exclude={"params", "before", "kept"}),
+        "params": _OPTIONS.dump_python(_options(job), mode="json", exclude_unset=True),
+        "kind": kind,
+        "outcome": _OUTCOMES[kind].dump_python(outcome, mode="json", context=arrays),
+        "voices": [[word.voice for word in one.words or ()] for one in outcome.utterances],
+    }
+    text = np.frombuffer(json.dumps(head).encode(), np.uint8)
+    file = io.BytesIO()
+    np.savez(file, text, *arrays, allow_pickle=False)
+    return zlib.compress(file.getvalue(), _LEVEL)
+
+
+def unpack(packed: bytes, most_bytes: int = MOST_BYTES) -> tuple[SpeechJob, Outcome]:
+    """Return the job and the outcome that `pack` was given.
+
+    Raises:
+        ValueError: They cannot be read: they were damaged, or packed by another version.
+    """
+    try:
+        inflater = zlib.decompressobj()
+        raw = inflater.decompress(packed, most_bytes)
+        if not inflater.eof:
+            raise ValueError(f"it is cut off, or has more than {most_bytes} bytes")
+        with ZipFile(io.BytesIO(raw)) as file:
+            if sum(one.file_size for one in file.infolist()) > len(raw):
+                raise ValueError("its arrays are compressed twice")
+        with np.load(io.BytesIO(raw), allow_pickle=False) as file:
+            text, *arrays = (file[f"arr_{number}"] for number in range(len(file.files)))
+        head = json.loads(text.tobytes())
+        params = _OPTIONS.validate_python(head["params"])
+        job = _JOB.validate_python(head["job"] | {"params": params})
+        read: Outcome = _OUTCOMES[head["kind"]].validate_python(head["outcome"], context=arrays)
+        pairs = zip(read.utterances, head["voices"], strict=True)
+        return job, replace(read, utterances=tuple(_said_by(*pair) for pair in pairs))
+    except Exception as error:  # others may have written it: whatever fails, it is not one of ours
+        raise ValueError(f"it cannot be read: {type(error).__name__}: {error}") from error
+
+
+def _said_by(spoken: SpokenUtterance, voices: list[str]) -> SpokenUtterance:
+    """Return an utterance with the voices of its words, which no JSON of a client has."""
+    if spoken.words is None:
+        return spoken
+    pairs = zip(spoken.words, voices, strict=True)
+    return replace(spoken, words=tuple(replace(word, voice=str(name)) for word, name in pairs))
+
+
+def _options(job: SpeechJob) -> SpeechOptions:
+    """Return a request's options, without its text and format, which job and caller have."""
+    params = job.params
+    own = {
+        name: getattr(params, name)
+        for name in params.model_fields_set & set(SpeechOptions.model_fields)
+    }
+    return SpeechOptions.model_construct(_fields_set=set(own), **own)

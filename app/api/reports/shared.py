@@ -9,8 +9,7 @@ from functools import partial
 from typing import Final
 
 from app.api.errors import StateUnavailable
-from app.api.reports.packing import pack, unpack
-from app.api.reports.recent import Entry, Outcome, RecentSpeeches
+from app.api.reports.recent import Entry, Outcome, RecentSpeeches, pack, unpack
 from app.engine.errors import UnknownSpeech
 from app.engine.job import SpeechJob, SpeechResult
 from app.storage.shared_state import PREFIX, SharedState, StateAway, StateRefused
@@ -70,7 +69,6 @@ class SharedSpeeches(RecentSpeeches):
         self._unwritten: dict[str, tuple[SpeechJob, Outcome]] = {}
         self._writing: asyncio.Task[None] | None = None
         self._renewing: asyncio.Task[None] | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
         state.on_return.append(self._write_soon)
         state.on_stop.append(self._finish)
 
@@ -174,9 +172,7 @@ class SharedSpeeches(RecentSpeeches):
         ending: Callable[[], Awaitable[object]] = partial(redis.delete, key)
         if entry is not None:
             ending = partial(redis.set, key, json.dumps(entry), ex=self._keep_s)
-        task = asyncio.create_task(self._quietly(ending))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._state.spawn(self._quietly(ending))
 
     async def _renew_while_any(self) -> None:
         await asyncio.sleep(_LEASE_S / 3)
@@ -198,7 +194,6 @@ class SharedSpeeches(RecentSpeeches):
             await self._writing
         if self._renewing is not None:
             self._renewing.cancel()
-        await asyncio.gather(*self._tasks)
 
 
 def _key(job_id: str, owner: str) -> str:

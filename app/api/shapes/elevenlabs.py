@@ -1,16 +1,20 @@
-"""`POST /v1/text-to-speech/{voice_id}` and its kin, in ElevenLabs' shape.
+"""Speech, lists of voices, the user, and the upload of a voice, in ElevenLabs' shape.
 
-Source: ElevenLabs' API reference, as its Python client sends it.
+Source: ElevenLabs' API reference, as its Python client sends requests and reads the answers.
 """
 
+import asyncio
+import json
 import re
 from base64 import b64encode
 from collections.abc import Sequence
 from typing import Annotated, Any, Final, get_args
 
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
-from pydantic import BaseModel, ConfigDict, Field
+from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from app.api.errors import problems_of
 from app.api.reports.recent import RecentSpeeches
 from app.api.requests import (
     EngineDep,
@@ -21,15 +25,16 @@ from app.api.requests import (
     json_body,
     model_names,
 )
-from app.api.responses import SPEECH_OR_LINES
-from app.api.schemas import SpeechRequest
+from app.api.schemas import NOT_READY, SPEECH_OR_LINES, SpeechRequest
 from app.api.shapes.words import TimedCharacter, TimedJson, timed_characters
 from app.api.speech.route import RecentDep, speak
+from app.api.voices import UPLOAD_RESPONSES, VoiceForm, add_voice, read_voice_form, upload_place
 from app.audio.formats import AudioFormat, SampleRate
 from app.engine.engine import SpeechEngine
 from app.engine.errors import InvalidRequest
 from app.engine.job import WordTimes
 from app.settings import Settings
+from models.voices.voice import Voice
 
 _FORMAT: Final = re.compile(r"(mp3|opus|pcm|wav|ulaw|alaw)_(\d{4,5})(?:_\d{1,3})?")
 _THEIR_MODELS: Final = re.compile(r"eleven_\w{1,60}")
@@ -215,3 +220,196 @@ def _alignment(characters: Sequence[TimedCharacter]) -> dict[str, Any] | None:
         "character_start_times_seconds": [round(one.start_s, 4) for one in characters],
         "character_end_times_seconds": [round(one.end_s, 4) for one in characters],
     }
+
+
+class ElevenLabsVoice(BaseModel):
+    """A voice, in ElevenLabs' shape."""
+
+    voice_id: str
+    name: str
+    category: str = Field(description="`premade`, or `cloned` if it was uploaded.")
+    description: str
+    labels: dict[str, str]
+    preview_url: None = None
+    settings: None = None
+    available_for_tiers: list[str] = []
+    high_quality_base_model_ids: list[str] = []
+    created_at_unix: int
+    is_owner: bool
+
+
+class ElevenLabsVoices(BaseModel):
+    """All voices of the caller, in ElevenLabs' shape."""
+
+    voices: list[ElevenLabsVoice]
+
+
+class ElevenLabsVoicePage(ElevenLabsVoices):
+    """The same, on one page."""
+
+    has_more: bool = False
+    total_count: int
+    next_page_token: None = None
+
+
+class VoiceAdded(BaseModel):
+    """The name of an uploaded voice."""
+
+    voice_id: str
+    requires_verification: bool = False
+
+
+class ElevenLabsVoiceForm(BaseModel):
+    """The text fields of ElevenLabs' upload of a voice."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    name: str = Field(max_length=100)
+    description: str = ""
+    labels: str = "{}"
+    remove_background_noise: str | None = None
+    consent: str | None = None
+
+    def ours(self) -> VoiceForm:
+        """Return the same fields as ours: the speaker's consent may be a label.
+
+        Raises:
+            InvalidRequest: The labels are no JSON object.
+        """
+        labels = _read(self.labels)
+        if isinstance(labels, str):  # their package encodes what it is given, a text of JSON too
+            labels = _read(labels)
+        if labels is None:  # as it encodes what it is not given
+            labels = {}
+        if not isinstance(labels, dict):
+            raise InvalidRequest("labels: must be a JSON object", param="labels")
+        given = {
+            "name": re.sub(r"[^a-z0-9_-]+", "-", self.name.lower()).strip("-_")[:64],
+            "title": self.name,
+            "description": self.description,
+            "consent": self.consent or labels.get("consent") or "",
+            "language": labels.get("language"),
+        }
+        try:
+            return VoiceForm.model_validate(given)
+        except ValidationError as error:
+            raise RequestValidationError(problems_of(error)) from error
+
+
+def _read(sent: str) -> Any:
+    """Return JSON as data; False if it is none."""
+    try:
+        return json.loads(sent or "{}")
+    except ValueError:
+        return False
+
+
+_FILE = "files"
+_TEXT = {"type": "string"}
+_UPLOAD = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            "multipart/form-data": {
+                "schema": {
+                    "type": "object",
+                    "required": ["name", _FILE],
+                    "properties": {
+                        "name": _TEXT,
+                        _FILE: {"type": "array", "items": _TEXT | {"format": "binary"}},
+                        "description": _TEXT,
+                        "labels": _TEXT
+                        | {"description": 'JSON; `{"consent": "true"}` is the speaker\'s consent.'},
+                        "remove_background_noise": _TEXT | {"description": "Does nothing."},
+                        "consent": _TEXT,
+                    },
+                }
+            }
+        },
+    }
+}
+
+elevenlabs_voices_router = APIRouter(tags=["other shapes"])
+
+
+@elevenlabs_voices_router.get("/v1/voices", responses=NOT_READY)
+async def elevenlabs_voices(request: Request, engine: EngineDep) -> ElevenLabsVoices:
+    """List the voices as ElevenLabs would."""
+    return ElevenLabsVoices(voices=await _voices(request, engine))
+
+
+@elevenlabs_voices_router.get("/v2/voices", responses=NOT_READY)
+async def elevenlabs_voice_page(
+    request: Request,
+    engine: EngineDep,
+    search: Annotated[str, Query(max_length=200)] = "",
+) -> ElevenLabsVoicePage:
+    """List the voices, or those whose name or description has a word, as ElevenLabs would."""
+    found = [
+        one
+        for one in await _voices(request, engine)
+        if search.lower() in f"{one.voice_id} {one.name} {one.description}".lower()
+    ]
+    return ElevenLabsVoicePage(voices=found, total_count=len(found))
+
+
+@elevenlabs_voices_router.get("/v1/user")
+async def elevenlabs_user(request: Request) -> dict[str, Any]:
+    """Tell who asks, and that nothing is counted, as ElevenLabs would."""
+    owner = getattr(request.state, "owner", "") or "anybody"
+    return {
+        "user_id": owner,
+        "workspace_id": owner,
+        "first_name": owner,
+        "is_new_user": False,
+        "is_onboarding_completed": True,
+        "is_onboarding_checklist_completed": True,
+        "can_use_delayed_payment_methods": False,
+        "created_at": 0,
+        "subscription": {
+            "tier": "self-hosted",
+            "status": "active",
+            "character_count": 0,
+            "character_limit": 2**31 - 1,
+            "can_extend_character_limit": False,
+            "allowed_to_extend_character_limit": False,
+            "voice_slots_used": 0,
+            "voice_limit": request.app.state.settings.max_voices,
+            "can_use_instant_voice_cloning": True,
+            "can_use_professional_voice_cloning": False,
+        },
+    }
+
+
+@elevenlabs_voices_router.post(
+    "/v1/voices/add",
+    openapi_extra=_UPLOAD,
+    responses=UPLOAD_RESPONSES,
+)
+async def elevenlabs_add_voice(request: Request, engine: EngineDep) -> VoiceAdded:
+    """Upload a voice as ElevenLabs would; the speaker's consent is a field or a label."""
+    with upload_place(request):
+        max_bytes: int = request.app.state.settings.max_upload_bytes
+        form, content = await read_voice_form(request, max_bytes, ElevenLabsVoiceForm, (_FILE,))
+        voice = await add_voice(request, engine, form.ours(), content)
+    return VoiceAdded(voice_id=voice.name)
+
+
+async def _voices(request: Request, engine: SpeechEngine) -> list[ElevenLabsVoice]:
+    """Return the voices of the caller under all their names."""
+    owner: str = getattr(request.state, "owner", "")
+    named = await asyncio.to_thread(engine.voices.named, owner)
+    return [_voice(name, voice, owner) for name, voice in named.items()]
+
+
+def _voice(name: str, voice: Voice, owner: str) -> ElevenLabsVoice:
+    """Return the description of a voice under one of its names."""
+    return ElevenLabsVoice(
+        voice_id=name,
+        name=(voice.title or voice.name) if name == voice.name else name,
+        category="premade" if voice.owner is None else "cloned",
+        description=voice.description,
+        labels={"language": voice.language},
+        created_at_unix=voice.created_at,
+        is_owner=voice.owner is not None and voice.owner == owner,
+    )

@@ -10,10 +10,9 @@ from typing import Any, Final
 from fastapi import APIRouter, WebSocket
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from app.api.errors import problems_of, validation_error_detail
+from app.api.errors import invalid
 from app.api.gate.limits import check_json_size
-from app.api.live.route import serve_session
-from app.api.live.session import WebSocketSession
+from app.api.live.session import WebSocketSession, serve_session
 from app.api.live.speech import LiveSpeech, Services, SpeechMessages, speakable
 from app.api.requests import dictionaries_of
 from app.api.schemas import SpeechOptions
@@ -311,8 +310,7 @@ def _parsed(raw: str | bytes) -> TextMessage:
     try:
         return TextMessage.model_validate_json(raw)
     except ValidationError as error:
-        detail = validation_error_detail(problems_of(error))
-        raise InvalidRequest(detail.message, param=detail.param) from error
+        raise invalid(error) from error
 
 
 def _refusal(error: SpeechError) -> dict[str, Any]:

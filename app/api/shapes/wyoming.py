@@ -14,13 +14,11 @@ from typing import Any, Final, NamedTuple
 from fastapi import FastAPI
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from app.api.errors import problems_of, validation_error_detail
-from app.api.gate.admission import network_of
-from app.api.gate.connections import OpenConnections
+from app.api.errors import invalid
+from app.api.gate.admission import OpenConnections, network_of
 from app.api.gate.limits import pace, sized_json
 from app.api.live.session import LiveSession
-from app.api.live.socket import ClientGone, LiveSocket
-from app.api.live.speech import LiveSpeech, Services, SpeechMessages
+from app.api.live.speech import ClientGone, LiveSocket, LiveSpeech, Services, SpeechMessages
 from app.api.schemas import SpeechOptions
 from app.audio.formats import SampleRate
 from app.engine.errors import InvalidRequest, SpeechError
@@ -343,5 +341,4 @@ def _wanted(event: Event) -> _Wanted:
     try:
         return _Wanted.model_validate(event.data)
     except ValidationError as error:
-        detail = validation_error_detail(problems_of(error))
-        raise InvalidRequest(detail.message, param=detail.param) from error
+        raise invalid(error) from error

@@ -91,7 +91,7 @@ def check_formats(_: Settings) -> str:
     """Encode silence in each audio format."""
     import numpy as np
 
-    from app.audio.containers import encode_file
+    from app.audio.rendering import encode_file
 
     silence = np.zeros(2400, np.float32)
     for form in get_args(AudioFormat):
@@ -109,7 +109,7 @@ def check_presets(settings: Settings) -> str:
 
 def check_keys(settings: Settings) -> str:
     """Read the API keys."""
-    from app.api.gate.keys import Keyring
+    from app.api.gate.admission import Keyring
 
     if Keyring.of(settings):
         return "required"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from app.api.reports.packing import pack, unpack
+from app.api.reports.recent import pack, unpack
 from app.commands.errors import CommandError, CommandFailed
 from app.engine.job import Samples, SpeechJob, SpeechResult
 from samplers.knobs.params import SamplingParams

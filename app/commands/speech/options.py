@@ -3,7 +3,7 @@
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
 
 from pydantic import AliasChoices, Field, SecretStr, TypeAdapter, ValidationError, model_validator
 from pydantic_settings import CliPositionalArg
@@ -11,9 +11,6 @@ from pydantic_settings import CliPositionalArg
 from app.api.schemas import SpeechOptions
 from app.audio.formats import AudioFormat
 from samplers.knobs.params import SamplingParams
-
-if TYPE_CHECKING:
-    from app.audio.rendering import OutputOptions
 
 PIPE = "-"
 """Stands for stdin as the text, and for stdout as the file."""
@@ -97,12 +94,6 @@ class SpeakOptions(SpeechOptions):
     def parts(self) -> Path | None:
         """The folder in which finished parts of the file are kept until it is complete."""
         return self.target and self.target.with_name(self.target.name + ".parts")
-
-    def output_options(self, form: AudioFormat) -> "OutputOptions":
-        """Return the requested speed, loudness and sample rate with a format."""
-        from app.audio.rendering import OutputOptions
-
-        return OutputOptions(form, self.speed, self.loudness_lufs, self.sample_rate)
 
 
 def _parsed(kind: Any, value: object) -> object:

@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Final
 
-from app.audio.containers import wav_header
+from app.audio.rendering import wav_header
 from app.commands.errors import CommandError, CommandFailed
 
 _RATE: Final = "{rate}"

@@ -10,7 +10,7 @@ from typing import Any
 import httpx2
 import numpy as np
 
-from app.audio.containers import encode_file, wav_header
+from app.audio.rendering import encode_file, wav_header
 from app.commands.client import post_when_free
 from app.commands.errors import CommandError, CommandFailed
 from app.commands.studies.grid import StudyTake

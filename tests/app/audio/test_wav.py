@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import soundfile
 
-from app.audio.containers import encode_file
+from app.audio.rendering import encode_file
 
 
 @pytest.mark.parametrize("samples", [0, 1, 24_000])

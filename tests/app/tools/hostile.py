@@ -12,7 +12,7 @@ from websockets.exceptions import ConnectionClosed
 from websockets.frames import Frame, Opcode
 from websockets.sync.client import ClientConnection, connect
 
-from app.api.live.messages import PROTOCOL
+from app.api.live.valle import PROTOCOL
 from samplers.knobs.params import SamplingParams
 from tests.app.tools.live_client import url_of
 

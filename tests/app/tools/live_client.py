@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 from websockets.sync.client import ClientConnection, connect
 
-from app.api.live.messages import PROTOCOL
+from app.api.live.valle import PROTOCOL
 from app.engine.engine import SpeechEngine
 from app.main import create_app
 from app.settings import Settings

@@ -9,8 +9,8 @@ from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 from websockets.typing import Origin, Subprotocol
 
-from app.api.gate.origins import Hosts
-from app.api.live.messages import PROTOCOL
+from app.api.gate.middleware import Hosts
+from app.api.live.valle import PROTOCOL
 from app.main import create_app
 from app.settings import Settings
 from tests.app.tools.answers import shape

@@ -4,7 +4,7 @@ import re
 import pytest
 from pydantic import SecretStr
 
-from app.api.gate.keys import NAME, Keyring, KeyringError, hashed, new_key
+from app.api.gate.admission import NAME, Keyring, KeyringError, hashed, new_key
 from app.settings import Settings
 
 ALICE, BOB = "alice-0123456789", "bob-0123456789abc"

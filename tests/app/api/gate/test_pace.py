@@ -10,7 +10,7 @@ import pytest
 from websockets.sync.client import connect
 
 from app.api.gate import limits
-from app.api.live import socket as live_socket
+from app.api.live import speech
 from app.api.shapes import wyoming
 from tests.app.tools.live_client import serving, url_of
 from tests.fakes import FakeBackend
@@ -66,7 +66,7 @@ def test_every_door_paces_what_it_refuses(
     async def pace(size_bytes: int) -> None:
         paced.append(size_bytes)
 
-    for module in (limits, live_socket, wyoming):
+    for module in (limits, speech, wyoming):
         monkeypatch.setattr(module, "pace", pace)
     with socket.create_server(("127.0.0.1", 0)) as free:
         port: int = free.getsockname()[1]

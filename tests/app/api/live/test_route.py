@@ -8,7 +8,7 @@ import pytest
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
-from app.api.live.messages import PROTOCOL
+from app.api.live.valle import PROTOCOL
 from tests.app.tools.live_client import live, serving, url_of
 from tests.app.tools.serving import until
 

@@ -8,7 +8,7 @@ import pytest
 from fastapi.testclient import TestClient
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
-from app.api.live.messages import PROTOCOL
+from app.api.live.valle import PROTOCOL
 from app.main import create_app
 from app.settings import Settings
 from tests.app.tools.answers import nothing_works

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from app.api.reports.packing import pack, unpack
-from app.api.reports.recent import Failure
+from app.api.reports.recent import Failure, pack, unpack
 from app.api.reports.writer import report_json
 from app.api.requests import output_of
 from app.api.schemas import SpeechRequest

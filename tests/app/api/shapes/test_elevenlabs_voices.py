@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.api.shapes.elevenlabs_voices import ElevenLabsVoiceForm
+from app.api.shapes.elevenlabs import ElevenLabsVoiceForm
 from app.engine.errors import InvalidRequest
 
 

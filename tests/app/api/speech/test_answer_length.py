@@ -14,7 +14,7 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
-from app.api.render_pool import RenderPool
+from app.audio.rendering import RenderPool
 from app.engine.admission import Places
 from app.main import create_app
 from app.settings import Settings

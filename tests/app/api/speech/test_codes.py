@@ -10,7 +10,7 @@ import soundfile
 from safetensors import safe_open
 from safetensors.numpy import load, save
 
-from app.api.responses import SAFETENSORS
+from app.api.schemas import SAFETENSORS
 from app.main import create_app
 from app.settings import BUILTIN_MODEL, Settings
 from tests.app.tools.answers import events_of, path_of, refusal

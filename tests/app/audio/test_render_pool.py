@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 
-from app.api.render_pool import RenderPool
+from app.audio.rendering import RenderPool
 
 pytestmark = pytest.mark.anyio
 
