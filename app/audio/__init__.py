@@ -1,1 +1,4 @@
-"""Audio files: samples to one of the formats, at a requested speed and loudness; knows no HTTP."""
+"""Audio files: samples to one of the formats, at a requested speed and loudness.
+
+Does not know HTTP, requests, or how the samples were generated.
+"""
