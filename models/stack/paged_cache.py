@@ -114,6 +114,12 @@ class PagePool:
             for page in pages:
                 self._users[page] += 1
 
+    def is_shared(self, page: int) -> bool:
+        """Return whether a page has several users."""
+        with self._lock:
+            self._count_given()
+            return self._users[page] > 1
+
     def give(self, pages: Sequence[int], work: Work) -> None:
         """Note one user less of some pages; those without any are free, once ``work`` is done."""
         self._given.append((work, list(pages)))
@@ -157,7 +163,6 @@ class PagedCache(SlotCache):
         super().__init__(slots, max_length)
         self.pool = pool
         self._pages: list[list[int]] = [[] for _ in range(slots)]
-        self._shared = [0] * slots  # leading pages that others have, too
         self._work = Work(pool.keys[0].device)
         # Copies of pages that are due, each with the cache that it is from.
         self._copies: list[tuple[SlotCache, int, int]] = []
@@ -184,9 +189,8 @@ class PagedCache(SlotCache):
         kept = math.ceil(length / PAGE)
         self.pool.give(self._pages[slot][kept:], self._work)
         del self._pages[slot][kept:]
-        if kept <= self._shared[slot] and length % PAGE:  # what is written next is its own
-            self._own_last(slot)
-        self._shared[slot] = min(self._shared[slot], length // PAGE)
+        if length % PAGE and self.pool.is_shared(self._pages[slot][-1]):
+            self._own_last(slot)  # what is written next is its own
 
     def fork(self, source: int, slot: int, *, shared: int = 0) -> None:
         """Make a slot a copy of another; what both have already is in common again."""
@@ -201,7 +205,6 @@ class PagedCache(SlotCache):
         pages, whole = source._pages[source_slot], end // PAGE
         self.pool.share(pages[:whole])
         self._pages[slot] += pages[:whole]
-        self._shared[slot] = whole
         if end % PAGE:
             self.reserve(slot, end)
             self._copies.append((source, pages[whole], self._pages[slot][whole]))

@@ -1,6 +1,7 @@
 """What is promised follows what was measured; who is let in hears no gap; the quota."""
 
 import math
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -12,11 +13,13 @@ from app.engine.admission import (
     SHARE,
     USUAL_S,
     Capacity,
+    Places,
     Stream,
     fits,
     keeps_up,
     longest_throttle_s,
     pauses_s,
+    share,
 )
 from models.text import Utterance
 
@@ -290,3 +293,18 @@ def test_where_groups_cannot_be_read_none_is_assumed(tmp_path: Path) -> None:
 
 def test_this_machine_can_be_read() -> None:
     assert 0.0 <= longest_throttle_s() < 1.0
+
+
+def test_a_share_of_places_is_held_and_given_back():
+    places = Places(5)
+    with ExitStack() as held:
+        for _ in range(share(5)):
+            assert places.free("greedy")
+            held.enter_context(places.held("greedy"))
+        assert not places.free("greedy")
+        assert places.free("stranger")
+        with places.held("stranger"):
+            assert not places.free("another")
+        assert places.taken == share(5)
+    assert places.taken == 0
+    assert places.free("greedy")

@@ -72,7 +72,6 @@ def test_whatever_slots_go_through_their_passes_are_those_without_a_cache(
         for tensor in (*cache.keys, *cache.values) if isinstance(cache, KVCache) else pool.keys:
             tensor.fill_(1e3)
     held = [[Held() for _ in range(SLOTS)] for _ in caches]
-    lent = [[0] * SLOTS for _ in caches]  # how much of a slot lies in pages that others were given
 
     def draw(most: int, least: int = 0) -> int:
         return data.draw(st.integers(least, most))
@@ -124,17 +123,13 @@ def test_whatever_slots_go_through_their_passes_are_those_without_a_cache(
                 step(which, number)
             case "rewind":
                 ends = own.ranks.diff(append=torch.tensor([-1])).nonzero()[:, 0] + 1
-                # Of a block, and, as in the service, not into what others were given.
-                ends = ends[ends >= lent[which][slot]]
                 length = data.draw(st.sampled_from([0, *ends.tolist()]))
                 cache.rewind(slot, length)
-                lent[which][slot] *= length > 0
                 held[which][slot] = own.first(length)
             case "load" if not len(own.x):
                 # As where prefixes are kept: neither has a copy due that the other may overtake.
                 caches[1 - which].keys_of(0, other)
                 cache.load(slot, caches[1 - which], source_slot=other)
-                lent[1 - which][other] = len(held[1 - which][other].x) // PAGE * PAGE
                 cache.keys_of(0, slot)
                 held[which][slot] = held[1 - which][other]
             case "fork" if slot != other:
@@ -142,8 +137,6 @@ def test_whatever_slots_go_through_their_passes_are_those_without_a_cache(
                 equal = [torch.equal(one, two) for one, two in zip(*keys, strict=False)]
                 cache.fork(other, slot, shared=draw([*equal, False].index(False)))
                 held[which][slot] = held[which][other]
-                lent[which][other] = len(held[which][other].x) // PAGE * PAGE
-                lent[which][slot] = 0
         assert cache.lengths == [len(one.x) for one in held[which]]
     for which, slot in ((which, slot) for which in range(2) for slot in range(SLOTS)):
         if len(held[which][slot].x) < ROOM:

@@ -43,6 +43,18 @@ def test_a_slot_has_the_pages_that_it_needs_and_those_that_it_was_loaded_with_on
     assert (used(), pool.used_bytes) == (0, 0)
 
 
+@pytest.mark.parametrize("rewound", [0, 1])
+def test_who_goes_back_into_a_page_that_others_have_writes_to_one_of_its_own(rewound: int) -> None:
+    cache = pool_of(12).new_cache(2, ROOM)
+    grow(cache, 0, 2 * PAGE)
+    cache.fork(0, 1)
+    both = [*cache.pages(0)]
+    assert [*cache.pages(1)] == both
+    cache.rewind(rewound, PAGE + 7)
+    assert [*cache.pages(1 - rewound)] == both
+    assert {*cache.pages(rewound)} & {*both} == {both[0]}
+
+
 def test_a_pool_without_a_page_refuses_and_loses_none() -> None:
     pool = pool_of(2)
     cache = pool.new_cache(2, ROOM)

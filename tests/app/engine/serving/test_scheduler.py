@@ -1,5 +1,6 @@
-"""Which jobs are stepped, by how much speech each has ahead of its listener; who begins."""
+"""Which jobs are stepped, by how much speech each has ahead; who begins: nobody takes all rows."""
 
+import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from types import SimpleNamespace
@@ -8,16 +9,17 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from app.engine.admission import Capacity
+from app.engine.admission import Capacity, share
+from app.engine.errors import EngineBusy, InvalidRequest
 from app.engine.interface import Plan
 from app.engine.job import AudioChunk, SpeechJob
 from app.engine.serving.metrics import EngineMetrics
 from app.engine.serving.outcomes import Outcomes
 from app.engine.serving.running import MAX_UNREAD_S, JobQueue, RunningJob
-from app.engine.serving.scheduler import AHEAD_S, LATE_S, MAX_WAITING_S, Scheduler
+from app.engine.serving.scheduler import AHEAD_S, LATE_S, MAX_WAITING_S, RowShares, Scheduler
 from app.engine.serving.sound_worker import SoundWorker
 from samplers.knobs.params import SamplingParams
-from tests.fakes import FakeBackend
+from tests.fakes import FakeBackend, fake_engine
 
 pytestmark = pytest.mark.anyio
 
@@ -144,3 +146,94 @@ async def test_a_job_waits_while_memory_does_not_hold_it_beside_those_that_run()
     assert asked[0] == (first[1].plan, [])
     assert asked[-1] == (second[1].plan, [first[1].plan])
     assert (stepped, list(queue.waiting)) == ([0], [second[1]])
+
+
+SLOTS, KEPT = 20, 4
+
+
+def waiting_job(client: str, rows: int = 1, priority: int = 0) -> RunningJob:
+    """Return what the choice asks of a job, which needs an event loop."""
+    return cast("RunningJob", SimpleNamespace(client=client, priority=priority, rows=rows))
+
+
+def begun(
+    waiting: list[RunningJob], running: list[RunningJob], slots: int = SLOTS
+) -> list[RunningJob]:
+    """Let in who may come in, one after the other; return them in that order."""
+    shares, left, order = RowShares(slots), list(waiting), list[RunningJob]()
+    while (one := shares.next(left, [*running, *order])) is not None:
+        left.remove(one)
+        order.append(one)
+    return order
+
+
+@pytest.mark.parametrize("rows", [1, 2, 4, 8])
+def test_one_client_never_has_all_rows_and_another_begins_at_once(rows):
+    many = [waiting_job("greedy", rows) for _ in range(SLOTS)]
+    running = begun(many, [])
+    assert sum(one.rows for one in running) == SLOTS - KEPT
+    stranger = waiting_job("stranger", 2)
+    assert begun([*many[len(running) :], stranger], running) == [stranger]
+
+
+def test_jobs_of_many_rows_leave_the_last_ones_whoever_asks():
+    running = begun([waiting_job("a", 8), waiting_job("b", 8), waiting_job("c", 8)], [])
+    assert [one.client for one in running] == ["a", "b"]
+    small = waiting_job("d", KEPT)
+    assert begun([waiting_job("c", 8), small], running) == [small]
+
+
+def test_rows_that_are_kept_delay_no_large_job():
+    """While one waits, small ones get the kept rows and no more, so it begins when its own go."""
+    small = [waiting_job(f"s{number}", 2) for number in range(8)]
+    large, first = waiting_job("large", 16), waiting_job("first", 2)
+    running = [first, *begun([large, *small], [first])]
+    assert large in running
+    held = [waiting_job("held", 8)]
+    assert sum(one.rows for one in begun([large, *small], held)) == KEPT
+    assert begun([large, *small[2:]], small[:2]) == [large]
+
+
+def test_of_equal_clients_who_came_first_comes_first_and_nobody_overtakes():
+    jobs = [waiting_job("", 2), waiting_job("", 4), waiting_job("", 1)]
+    assert begun(jobs, [], 5) == jobs[:1]  # the second has no room, and the third waits behind it
+    apart = [waiting_job("a", 2), waiting_job("b", 3), waiting_job("c", 1)]
+    assert begun(apart, [], 4) == apart[:1]
+    mixed = [waiting_job(name) for name in "abcab"]
+    assert begun(mixed, [], 4) == mixed[:4]
+
+
+def test_the_client_with_the_fewest_rows_comes_first_within_a_priority():
+    busy, idle, urgent = waiting_job("busy"), waiting_job("idle"), waiting_job("busy", priority=-1)
+    assert begun([busy, idle, urgent], [waiting_job("busy")]) == [urgent, idle, busy]
+
+
+def job(name: str, text: str, client: str, **knobs: object) -> SpeechJob:
+    params = SamplingParams.model_validate(knobs)
+    return SpeechJob(id=name, text=text, params=params, client=client)
+
+
+async def test_a_stranger_speaks_while_one_client_has_all_the_rows_and_places_that_it_may():
+    backend = FakeBackend()
+    async with fake_engine(backend, slots=10, max_queue=10) as engine:
+        await engine.wait_ready()
+        greedy = [engine.submit(job(str(n), "wait for me", "greedy", best_of=8)) for n in range(8)]
+        while not backend.began.is_set():
+            await asyncio.sleep(0.01)
+        while len(engine._queue) < share(10) + engine._queue.free_rows:
+            greedy.append(engine.submit(job(str(len(greedy)), "wait", "greedy")))
+        with pytest.raises(EngineBusy, match="of yours"):
+            engine.submit(job("one more", "wait", "greedy"))
+        stranger = engine.submit(job("stranger", "Hello there.", "stranger"))
+        chunks = [chunk async for chunk in stranger]
+        assert chunks[-1].result is not None
+        assert chunks[-1].result.job_id == "stranger"
+        for stream in greedy:
+            await stream.aclose()
+
+
+async def test_no_job_may_take_the_rows_that_are_kept():
+    async with fake_engine(slots=8) as engine:
+        await engine.wait_ready()
+        with pytest.raises(InvalidRequest, match="8 rows of the batch, and one may have 7 of 8"):
+            await anext(engine.submit(job("a", "Hi.", "", best_of=8)))
