@@ -47,8 +47,11 @@ class Ray:
         received: asyncio.Queue[Any] = asyncio.Queue()
 
         async def pump() -> None:
-            while True:
-                await received.put(await receive())
+            message = await receive()
+            while message["type"] != "http.disconnect":  # which comes again as often as one asks
+                await received.put(message)
+                message = await receive()
+            await received.put(message)
 
         async def deliver() -> None:
             while True:
@@ -91,7 +94,7 @@ class Speaker:
             listening.cancel()
 
     async def _listen(self, receive) -> None:
-        while True:
+        while not self.heard or self.heard[-1]["type"] != "http.disconnect":
             self.heard.append(await receive())
 
 

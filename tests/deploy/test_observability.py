@@ -89,7 +89,7 @@ def test_everything_that_we_count_is_shown() -> None:
 def test_values_that_are_asked_for_are_given(tmp_path: Path) -> None:
     settings = Settings(model=str(make(tmp_path / "toy")), device="cpu")
     with served(create_app(settings)) as client:
-        wanted = {"input": "Hello.", "max_duration_s": 0.2, "seed": 3}
+        wanted = {"input": "Hello.", "max_duration_s": 0.2, "seed": 3, "stream": True}
         assert client.post("/tts", json=wanted).status_code == 200
         counted = client.get("/metrics").text
     matched = [match for one in _expressions() for match in NAME.findall(one) if match[1]]

@@ -225,7 +225,8 @@ async def _spoken(
 @speech_router.get(
     "/v1/audio/speech/{id}",
     response_model=SpeechReport,
-    responses=error_responses(_404="No speech of that id is stored."),
+    responses=error_responses(_404="No speech of that id is stored.")
+    | {200: {"content": {media_type: {} for media_type in TABLES.values()}}},
 )
 async def get_speech(
     request: Request,
