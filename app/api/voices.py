@@ -4,7 +4,7 @@ Files are read and written in threads.
 """
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Annotated, Any, Final, Literal, TypeVar
 
@@ -247,22 +247,26 @@ voices_router = APIRouter(tags=["voices"])
 )
 async def create_voice(request: Request, engine: EngineDep) -> VoiceDetail:
     """Upload a voice: a recording for the model to imitate."""
-    with upload_place(request):
-        max_bytes: int = request.app.state.settings.max_upload_bytes
-        form, content = await read_voice_form(request, max_bytes, VoiceForm)
-        voice = await add_voice(request, engine, form, content)
+    voice = await add_voice(request, engine, VoiceForm, lambda form: form)
     return VoiceDetail.of(voice, _owner(request), engine.voices.prompt_s)
 
 
 async def add_voice(
-    request: Request, engine: SpeechEngine, form: VoiceForm, content: bytes
+    request: Request,
+    engine: SpeechEngine,
+    kind: type[B],
+    ours: Callable[[B], VoiceForm],
+    file_fields: Sequence[str] = FILE_FIELDS,
 ) -> Voice:
-    """Store the voice of an upload; a place for it must be held."""
-    voices = engine.voices
-    fields = form.model_dump(include=set(VoiceCard.model_fields), exclude={"language"})
-    card = VoiceCard(language=form.language or voices.default.language, **fields)
-    owner = _owner(request)
-    return await asyncio.to_thread(voices.add, form.name, card, content, owner, form.start_s)
+    """Read an upload of a kind of form, that ``ours`` makes a `VoiceForm`, and store its voice."""
+    with upload_place(request):
+        max_bytes: int = request.app.state.settings.max_upload_bytes
+        sent, content = await read_voice_form(request, max_bytes, kind, file_fields)
+        form, voices = ours(sent), engine.voices
+        fields = form.model_dump(include=set(VoiceCard.model_fields), exclude={"language"})
+        card = VoiceCard(language=form.language or voices.default.language, **fields)
+        owner = _owner(request)
+        return await asyncio.to_thread(voices.add, form.name, card, content, owner, form.start_s)
 
 
 @voices_router.get("/v1/audio/voices", responses=NOT_READY)

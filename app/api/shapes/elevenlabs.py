@@ -28,7 +28,7 @@ from app.api.requests import (
 from app.api.schemas import NOT_READY, SPEECH_OR_LINES, SpeechRequest
 from app.api.shapes.words import TimedCharacter, TimedJson, timed_characters
 from app.api.speech.route import RecentDep, speak
-from app.api.voices import UPLOAD_RESPONSES, VoiceForm, add_voice, read_voice_form, upload_place
+from app.api.voices import UPLOAD_RESPONSES, VoiceForm, add_voice
 from app.audio.formats import AudioFormat, SampleRate
 from app.engine.engine import SpeechEngine
 from app.engine.errors import InvalidRequest
@@ -388,10 +388,9 @@ async def elevenlabs_user(request: Request) -> dict[str, Any]:
 )
 async def elevenlabs_add_voice(request: Request, engine: EngineDep) -> VoiceAdded:
     """Upload a voice as ElevenLabs would; the speaker's consent is a field or a label."""
-    with upload_place(request):
-        max_bytes: int = request.app.state.settings.max_upload_bytes
-        form, content = await read_voice_form(request, max_bytes, ElevenLabsVoiceForm, (_FILE,))
-        voice = await add_voice(request, engine, form.ours(), content)
+    voice = await add_voice(
+        request, engine, ElevenLabsVoiceForm, ElevenLabsVoiceForm.ours, (_FILE,)
+    )
     return VoiceAdded(voice_id=voice.name)
 
 
