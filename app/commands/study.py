@@ -13,7 +13,7 @@ from random import Random
 from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, Field, SecretStr
-from pydantic_settings import CliPositionalArg
+from pydantic_settings import CliPositionalArg, NoDecode
 
 from app.commands.client import open_client
 from app.commands.errors import CommandError
@@ -23,8 +23,8 @@ from app.commands.studies import grid, page, race, speaking
 from app.storage.preset_files import OF_REQUESTS
 from samplers.knobs.presets import AUTO
 
-Word = Annotated[str, BeforeValidator(lambda one: one if isinstance(one, str) else json.dumps(one))]
-"""A part of `backtrack=false,true`, of which the command line makes a truth value."""
+Words = Annotated[list[str], NoDecode, BeforeValidator(grid.words_of)]
+"""What the command line has joined by commas, of which some belong to the values."""
 
 
 class Study(BaseModel):
@@ -33,12 +33,14 @@ class Study(BaseModel):
     What was spoken is kept in the folder: the same command continues an interrupted study.
     """
 
-    vary: CliPositionalArg[list[Word]] = Field(
+    vary: CliPositionalArg[Words] = Field(
         description="Knobs with their values: top_p=0.8,0.9 or length_penalty=-2:2:9, which is nine"
         " values from -2 to 2."
     )
     out: Path = Field(Path("study"), description="Folder of takes.csv and index.html.")
-    fixed: list[str] = Field([], description="Other knobs that are set: preset=stable.")
+    fixed: Words = Field(
+        [], description="Other knobs that are set: preset=stable, or ban_tokens=[1,2]."
+    )
     crossed: bool = Field(
         False, description="Every combination of the values, not one knob at a time."
     )

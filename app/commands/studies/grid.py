@@ -79,7 +79,7 @@ def read_varied(words: Sequence[str]) -> dict[str, list[Any]]:
         CommandError: A word is neither, or has no legal value.
     """
     varied: dict[str, list[Any]] = {}
-    for word in ",".join(words).split(","):
+    for word in words:
         name, named, text = word.rpartition("=")
         if not named and not varied:
             raise CommandError(f"vary: {word!r} is not NAME=VALUE,VALUE or NAME=LOW:HIGH:COUNT")
@@ -120,7 +120,7 @@ def check(setting: Setting) -> None:
 
 def _values(text: str) -> Iterator[Any]:
     low, *rest = text.split(":")
-    if len(rest) != 2:
+    if len(rest) != 2 or text.startswith(("[", "{")):
         yield read_value(text)
         return
     ends, count = (float(low), float(rest[0])), int(rest[1])
@@ -130,9 +130,22 @@ def _values(text: str) -> Iterator[Any]:
         yield int(exact) if whole and "." not in text else exact
 
 
+def words_of(text: str) -> list[str]:
+    """Return the words between the commas that are in no bracket or brace."""
+    words, depth = [""], 0
+    for letter in text:
+        depth += (letter in "[{") - (letter in "]}")
+        if letter == "," and not depth:
+            words.append("")
+        else:
+            words[-1] += letter
+    return words
+
+
 def read_value(text: str) -> Any:
-    """Return what a word stands for: JSON, or itself."""
+    """Return what a word stands for: JSON, a list of words such as `[top_k,top_p]`, or itself."""
     try:
         return json.loads(text)
     except ValueError:
-        return text
+        inner = text[1:-1]
+        return [read_value(one) for one in words_of(inner)] if text == f"[{inner}]" else text

@@ -161,6 +161,18 @@ def test_the_numbers_of_a_judge_are_columns(tmp_path: Path) -> None:
     assert not list((tmp_path / "out").glob("*.wav"))
 
 
+def test_a_comma_inside_of_brackets_belongs_to_the_value(tmp_path: Path) -> None:
+    study(
+        tmp_path, "logit_bias={},{\"1\":-2,\"3\":4}",
+        "--fixed", "ban_tokens=[1,2]", "--fixed", 'sampler_order=["top_k","temperature","top_p"]',
+    )  # fmt: skip
+    takes = [json.loads(line) for line in (tmp_path / "takes.jsonl").read_text().splitlines()]
+    bodies = [json.loads(take["key"]) for take in takes]
+    assert all(body["ban_tokens"] == [1, 2] for body in bodies)
+    assert all(body["sampler_order"] == ["top_k", "temperature", "top_p"] for body in bodies)
+    assert [body["logit_bias"] for body in bodies[:2]] == [{}, {"1": -2, "3": 4}]
+
+
 def test_a_knob_that_lacks_another_is_named_in_its_row(tmp_path: Path) -> None:
     rows = study(tmp_path, "mirostat_tau=1,2")
     assert {row["ignored"] for row in rows} == {"mirostat_tau"}
