@@ -6,66 +6,11 @@ from typing import Final
 _READ_CHARS: Final = 4000
 _FEWEST, _SHARE = 2, 0.25  # words of another language before it is named
 
-_ENGLISH: Final = frozenset([
-    "the",
-    "and",
-    "of",
-    "to",
-    "is",
-    "in",
-    "that",
-    "it",
-    "for",
-    "was",
-    "on",
-    "with",
-    "as",
-    "are",
-    "be",
-    "this",
-    "you",
-    "at",
-    "by",
-    "not",
-    "have",
-    "from",
-    "but",
-    "they",
-    "his",
-    "her",
-    "he",
-    "she",
-    "we",
-    "i",
-    "my",
-    "your",
-    "what",
-    "there",
-    "can",
-    "would",
-    "so",
-    "if",
-    "all",
-    "about",
-    "me",
-    "do",
-    "did",
-    "had",
-    "has",
-    "will",
-    "no",
-    "an",
-    "or",
-    "one",
-    "who",
-    "when",
-    "how",
-    "our",
-    "out",
-    "up",
-])
-# Words that English lacks, and letters that its words lack.
-_OTHERS: Final = {
+# Frequent words, and letters: of other languages those that English lacks.
+_LANGUAGES: Final = {
+    "English": ("the and of to is in that it for was on with as are be this you at by not have from"
+                " but they his her he she we i my your what there can would so if all about me do"
+                " did had has will no an or one who when how our out up", ""),
     "German": ("der das und ist nicht ein eine ich sie wir mit auf für von zu dem auch aus bei nach"
                " wie oder aber wird sind haben mein dein sehr guten gibt heute geht", "äöüß"),
     "French": ("le la les est une des dans pour que qui pas vous nous je avec sur ce cette mais et"
@@ -84,8 +29,9 @@ _OTHERS: Final = {
 }  # fmt: skip
 _KNOWN: Final = {
     name: (frozenset(words.split()), frozenset(letters))
-    for name, (words, letters) in _OTHERS.items()
+    for name, (words, letters) in _LANGUAGES.items()
 }
+_ENGLISH: Final = _KNOWN.pop("English")[0]
 _SOUND: Final = re.compile(
     r"([\[(*])\s*(?:laugh|chuckl|giggl|sigh|cough|gasp|yawn|sniff|groan|sob|cry|cries|scream|snort"
     r"|gulp|inhal|exhal|breath|clears? throat|applau|whisper)[a-z ]{0,20}[\])*]",

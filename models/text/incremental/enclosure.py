@@ -6,6 +6,8 @@ import re
 from dataclasses import dataclass, field
 from typing import Final
 
+from models.text.normalise.vocabulary import ELIDED
+
 PATIENCE_CHARS: Final = 400
 """How far the end of a quotation or bracket is searched before it is ignored as unbalanced."""
 
@@ -15,21 +17,6 @@ _SIGNS: Final = re.compile("[\"“”()\\[\\]'‘’]")
 _MAX_DEPTH: Final = 64  # deeper nesting is ignored
 _SINGLE: Final = frozenset("'‘’")
 _WORD: Final = re.compile(r"\w*")
-# Apostrophes that open nothing.
-_ELIDED: Final = frozenset({
-    "bout",
-    "cause",
-    "cept",
-    "em",
-    "gainst",
-    "n",
-    "neath",
-    "round",
-    "til",
-    "tis",
-    "twas",
-    "twere",
-})
 
 
 class Undecided(Exception):
@@ -75,7 +62,7 @@ class _Open:
             self._pop()
             if before in ".,!?" and not upcoming:
                 return True
-        opens = not before.isalnum() and upcoming[:1].isalpha() and upcoming.lower() not in _ELIDED
+        opens = not before.isalnum() and upcoming[:1].isalpha() and upcoming.lower() not in ELIDED
         if opens and len(self.closers) < _MAX_DEPTH:
             self.closers.append("'")
         return False

@@ -79,6 +79,9 @@ OPENERS: Final = frozenset(
     "Would Yes Yesterday Yet You Your".split()
 )
 
+# Begin with an apostrophe, which opens no quotation.
+ELIDED: Final = frozenset("bout cause cept em gainst n neath round til tis twas twere".split())
+
 # symbol: one of it, several of it
 CURRENCIES: Final = {
     "$": ("dollar", "dollars", "cent", "cents"),
