@@ -1,6 +1,7 @@
 """Conversion of a published checkpoint to the built-in layout, with explicit switches."""
 
 from collections.abc import Sequence
+from functools import reduce
 from pathlib import Path
 
 from safetensors import SafetensorError
@@ -13,6 +14,7 @@ from models.checkpoints.files import (
     write_tensors,
 )
 from models.checkpoints.published.load import AS_FILED, Published, Switches, read_public
+from tools.lora import merge
 
 
 def convert(
@@ -31,7 +33,7 @@ def convert(
     description = target / "lm.json"
     if description.exists() or list(target.glob("lm-*.safetensors")):
         raise CheckpointError(f"{target} holds a model already")
-    found = read_public(source, switches, loras)
+    found = read_public(source, switches, lambda tensors: reduce(merge, loras, tensors))
     check_numbers(found.tensors, str(found.path))
     partial = target / "lm.json.partial"
     weights, sums = target / "lm-1.safetensors", target / SUMS

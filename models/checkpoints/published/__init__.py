@@ -1,1 +1,1 @@
-"""The published checkpoints of e-c-k-e-r/vall-e: layouts, metadata, LoRA, training switches."""
+"""The published checkpoints of e-c-k-e-r/vall-e: layouts, metadata, training switches."""

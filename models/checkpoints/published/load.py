@@ -6,7 +6,7 @@ what the files were trained with as far as is known; `tools.eras` measures it.
 """
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -14,7 +14,7 @@ from typing import Literal
 from torch import Tensor
 
 from models.checkpoints.files import CheckpointError, fill, read_header, read_tensors
-from models.checkpoints.published import lora, one_vocabulary
+from models.checkpoints.published import one_vocabulary
 from models.checkpoints.published.layouts import FileLayout, find_layout, rename
 from models.checkpoints.published.metadata import Description, describe, published, vocabulary
 from models.config import EOS_ID, CodeSums, ModelConfig, Segment
@@ -79,9 +79,9 @@ def configured(config: ModelConfig, switches: Switches) -> ModelConfig:
     return config.model_copy(update=changes)
 
 
-def load_public(source: Path, switches: Switches = AS_FILED, loras: Sequence[Path] = ()) -> Valle:
+def load_public(source: Path, switches: Switches = AS_FILED) -> Valle:
     """Load a published language model, a file or a folder with one, in float32 and eval mode."""
-    found = read_public(source, switches, loras)
+    found = read_public(source, switches)
     log.info("%s", found)
     model = Valle(found.config)
     fill(model, found.tensors, str(found.path)).lay_out_for_steps()
@@ -89,17 +89,19 @@ def load_public(source: Path, switches: Switches = AS_FILED, loras: Sequence[Pat
 
 
 def read_public(
-    source: Path, switches: Switches = AS_FILED, loras: Sequence[Path] = ()
+    source: Path,
+    switches: Switches = AS_FILED,
+    change: Callable[[dict[str, Tensor]], dict[str, Tensor]] | None = None,
 ) -> Published:
-    """Read a published file with its tensors."""
+    """Read a published file with its tensors; ``change`` gets them under their published names."""
     path = find_file(source)
     header, metadata = read_header(path)
     found = _parse_header(path, header, metadata, switches)  # fails before half a gigabyte is read
     tensors = read_tensors([path])
     if found.form == "hf":
         tensors = one_vocabulary.split(tensors, str(path))
-    for file in loras:
-        tensors = lora.merge(tensors, file)
+    if change is not None:
+        tensors = change(tensors)
     return replace(found, tensors=rename(find_layout(tensors, str(path)), tensors))
 
 

@@ -8,10 +8,11 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from models.checkpoints import CheckpointError
+from models.checkpoints import CheckpointError, load_lm
 from models.checkpoints.published.load import load_public
 from tests.models.valle_oracle import Oracle
 from tests.toy import make_public as toy
+from tools.convert import convert
 
 RANK, ALPHA = 4, 8
 TARGETS = {
@@ -52,7 +53,8 @@ def test_a_merged_file_computes_what_the_updated_matrices_would(
     tmp_path: Path, prefix: str, middle: str
 ) -> None:
     path = toy.make_public(tmp_path, "ar+nar")
-    model = load_public(path, loras=[save(tmp_path / "lora.sft", prefix, middle)])
+    convert(path, tmp_path / "ours", loras=[save(tmp_path / "lora.sft", prefix, middle)])
+    model = load_lm(tmp_path / "ours")
     updated = {name: tensor.double() for name, tensor in load_file(path).items()}
     for layer, (down, up) in updates().items():
         change = ALPHA / RANK * up.double() @ down.double()
@@ -91,7 +93,7 @@ def test_what_does_not_fit_is_named(tmp_path: Path, change: object, message: str
     change(tensors)  # type: ignore[operator]
     save_file(tensors, lora)
     with pytest.raises(CheckpointError, match=message):
-        load_public(path, loras=[lora])
+        convert(path, tmp_path / "ours", loras=[lora])
 
 
 @pytest.mark.parametrize(
@@ -107,4 +109,4 @@ def test_metadata_that_do_not_fit_are_named(
 ) -> None:
     path = toy.make_public(tmp_path, "ar+nar")
     with pytest.raises(CheckpointError, match=message):
-        load_public(path, loras=[save(tmp_path / "lora.sft", **config)])  # type: ignore[arg-type]
+        convert(path, tmp_path / "ours", loras=[save(tmp_path / "lora.sft", **config)])  # type: ignore[arg-type]

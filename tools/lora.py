@@ -1,4 +1,4 @@
-"""LoRA updates of a published checkpoint, merged into its matrices at load.
+"""LoRA updates of a published checkpoint, merged into its matrices when it is converted.
 
 ``W' = W + alpha / rank * B A`` (Hu et al. 2021, arXiv:2106.09685), so inference costs the same.
 """
