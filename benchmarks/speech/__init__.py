@@ -1,4 +1,4 @@
-"""Benchmarks of the speech itself: knobs and backtracking, judged by speech recognition.
+"""Benchmarks of the speech itself, judged by speech recognition.
 
 Owns takes (one recording of a sentence) and their figures. Does not know HTTP.
 """
