@@ -18,7 +18,6 @@ from samplers.processors.draw import Drawer
 from samplers.processors.scores import Scores
 from samplers.processors.truncation import Xtc
 from tests.samplers.reference.harness import (
-    FILTERS,
     Case,
     chain_params,
     load,
@@ -80,23 +79,6 @@ def chains(golden: Path) -> PValues:
         )
         rows[case["id"]] = final, _probs(case)
     return _compare(rows)
-
-
-def filtered(golden: Path) -> dict[str, tuple[Tensor, Tensor]]:
-    """Logits after a filter and their exact probabilities, every golden case of each."""
-    return {
-        case["id"]: (
-            run([step], [SamplingParams(**case["params"])], stack([case["logits"]])),
-            _probs(case),
-        )
-        for family, step in FILTERS.items()
-        for case in load(golden, family)
-    }
-
-
-def single_filters(golden: Path) -> PValues:
-    """Every filter alone."""
-    return _compare(filtered(golden))
 
 
 def _xtc_counts(logits: Tensor, params: SamplingParams) -> tuple[Tensor, int]:
@@ -239,5 +221,5 @@ def neighbours(golden: Path) -> PValues:
 
 
 FAMILIES: Sequence[Callable[[Path], PValues]] = (
-    chains, single_filters, xtc, repetition_aware, rewound, uniformity, memory, neighbours,
+    chains, xtc, repetition_aware, rewound, uniformity, memory, neighbours,
 )  # fmt: skip

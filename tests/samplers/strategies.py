@@ -14,6 +14,16 @@ from samplers.knobs.params import SamplingParams
 # In the vocabulary of the tests, outside it, and beyond any tensor.
 CODES = st.integers(-2, 20) | st.sampled_from([2**63, -(10**30)])
 
+ENTROPIX = st.fixed_dictionaries({
+    "entropix": st.just(True),
+    "entropix_action": st.sampled_from(["temperature", "resample", "pause", "branch"]),
+    "beam_width": st.just(0),
+    "entropix_low_varentropy": st.sampled_from([0.0, 0.1, 1e3]),
+    "entropix_helv_entropy": st.sampled_from([0.0, 1.0]),
+    "entropix_pause_silence": st.integers(1, 2),
+})
+"""Entropix in any of its states, for it is seldom among the few knobs that are drawn."""
+
 SPECIAL: dict[str, st.SearchStrategy[Any]] = {
     "preset": st.just("auto"),
     "seed": st.none() | st.integers(0, 2**63 - 1),
@@ -73,7 +83,7 @@ def sampling_params(draw: st.DrawFn) -> SamplingParams:
     """Any legal params, mostly with a few knobs off their defaults."""
     values = knob_values()
     names = draw(st.lists(st.sampled_from(sorted(values)), unique=True, max_size=12))
-    chosen = {name: draw(values[name]) for name in names}
+    chosen = {name: draw(values[name]) for name in names} | draw(st.just({}) | ENTROPIX)
     return SamplingParams.model_validate(chosen)
 
 

@@ -3,7 +3,6 @@
 Hypothesis does not shrink here: with inputs of this size that would take minutes.
 """
 
-import pytest
 import torch
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
@@ -81,13 +80,6 @@ def test_a_row_without_a_possible_code_gives_the_stop(data: st.DataObject) -> No
     nothing = torch.full((len(sampler.active), VOCAB), -torch.inf)
     heads = attention([[1.0] * 4] * len(sampler.active))
     assert sampler.step(nothing, attention=heads).tolist() == [STOP] * len(sampler.active)
-
-
-@pytest.mark.slow
-@settings(without_shrinking, max_examples=1000)
-@given(st.data())
-def test_a_thousand_times_over(data: st.DataObject) -> None:
-    a_legal_code_at_every_step(data)
 
 
 @without_shrinking

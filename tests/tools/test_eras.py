@@ -127,17 +127,8 @@ def test_the_switches_of_a_model_trained_for_seconds_are_found(tmp_path: Path) -
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "truth",
-    [
-        Switches("exclusive", "causal", language=False),
-        Switches("inclusive", "causal", language=True),
-        Switches("none", "full", language=True),
-    ],
-    ids=str,
-)
-def test_every_switch_is_found(tmp_path: Path, truth: Switches) -> None:
-    assert_found(tmp_path, truth, steps=500, limit=1.2)
+def test_the_other_values_of_all_three_are_found(tmp_path: Path) -> None:
+    assert_found(tmp_path, Switches("inclusive", "causal", language=True), steps=500, limit=1.2)
 
 
 def test_nothing_to_measure_with_and_other_levels_are_refused(tmp_path: Path) -> None:

@@ -127,7 +127,14 @@ def test_a_missing_file_is_told(hub: Hub, tmp_path: Path) -> None:
     assert files(tmp_path) == set()
 
 
-@pytest.mark.slow
+@pytest.fixture
+def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The seconds between two attempts of `huggingface_hub`, which nobody waits for."""
+    found: list[float] = []
+    monkeypatch.setattr(time, "sleep", found.append)
+    return found
+
+
 @pytest.mark.parametrize(
     ("status", "reason", "may_pass"),
     [
@@ -138,17 +145,18 @@ def test_a_missing_file_is_told(hub: Hub, tmp_path: Path) -> None:
     ],
 )
 def test_a_refusal_is_told_with_its_reason_and_what_may_pass_is_another_error(
-    hub: Hub, tmp_path: Path, status: int, reason: str, may_pass: bool
+    hub: Hub, tmp_path: Path, status: int, reason: str, may_pass: bool, waits: list[float]
 ) -> None:
     hub.status = status
     with pytest.raises(DownloadError, match=f"answered {status}: .*{reason}") as refused:
         locate(NAME, endpoint=hub.url)
     assert isinstance(refused.value, Unreachable) == may_pass
+    assert sum(waits) < 60
     assert files(tmp_path) == set()
 
 
-@pytest.mark.slow
-def test_without_a_network_it_is_said_at_once(tmp_path: Path) -> None:
+@pytest.mark.usefixtures("waits")
+def test_without_a_network_it_is_said(tmp_path: Path) -> None:
     with pytest.raises(DownloadError, match="the network failed"):
         locate(NAME, endpoint=f"http://127.0.0.1:{free_port()}")
     assert files(tmp_path) == set()

@@ -146,17 +146,6 @@ def test_thin_attention_is_rounded_finely() -> None:
     np.testing.assert_allclose(integers * scales[0], 0.5, atol=0.003)
 
 
-def test_a_row_attends_alike_alone_and_among_others() -> None:
-    layer, _, _ = filled(8, 2, 140, 64)
-    queries, counts, slots = floats(8, 4, 64), np.arange(60, 140, 10), np.arange(8)
-    together = attend(queries, layer, slots, counts)
-    for row in range(8):
-        some = slice(row, row + 1)
-        alone = attend(queries[some].copy(), layer, slots[some], counts[some])
-        assert np.array_equal(alone[0][0], together[0][row])
-        assert alone[1][0] == together[1][row]
-
-
 def test_a_key_that_is_no_number_leaves_none_to_those_who_see_it() -> None:
     layer, _, _ = filled(1, 2, 20, 16)
     layer.key_scales[0, 0, 9] = np.nan

@@ -112,16 +112,6 @@ def test_a_query_is_told_as_it_was_asked(floats: Transformer, stack: Transformer
 
 
 @torch.inference_mode()
-def test_a_rewound_slot_goes_on_as_if_nothing_had_been(stack: Transformer) -> None:
-    x, positions, cache = noise(20, CONFIG.width), torch.arange(20), new_cache(1)
-    stack.extend(x[:10], positions[:10], cache, 0, positions[:10])
-    expected = [stack.step(x[i, None], positions[i, None], cache, [0]) for i in range(10, 20)]
-    cache.rewind(0, 10)
-    found = [stack.step(x[i, None], positions[i, None], cache, [0]) for i in range(10, 20)]
-    assert torch.equal(torch.cat(found), torch.cat(expected))
-
-
-@torch.inference_mode()
 def test_a_full_slot_refuses_and_none_has_grown(stack: Transformer) -> None:
     x, positions, cache = noise(6, CONFIG.width), torch.arange(6), new_cache(2, 5)
     with pytest.raises(ValueError, match="slot 0"):

@@ -41,7 +41,7 @@ def test_it_is_so_for_speech_and_for_its_beginnings(path) -> None:
     speech, rate_hz = soundfile.read(path)
     # The recommendation leaves out a last block that is not whole, pyloudnorm takes some of them.
     whole_s = len(speech) * 10 // rate_hz / 10
-    for seconds in (0.4, 0.8, 1.2, 2.0, whole_s):
+    for seconds in (0.4, 1.2, min(4.0, whole_s)):
         heard = speech[: round(seconds * rate_hz)]
         other = pyloudnorm.Meter(rate_hz).integrated_loudness(heard)
         assert loudness_lufs(heard, rate_hz) == pytest.approx(other, abs=WITHIN_LU)

@@ -5,8 +5,6 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import Phase, given, settings
-from hypothesis import strategies as st
 from torch import Tensor
 
 from samplers.ar.sampler import ArSampler
@@ -15,7 +13,6 @@ from samplers.knobs.params import SamplingParams
 from samplers.ops.entropix import State
 from tests.samplers.ar.rows import ALWAYS_HELV
 from tests.samplers.reference.harness import attention, entries_of, make_sampler
-from tests.samplers.strategies import hard_logits, sampling_params
 
 VOCAB, STOP = 64, 63
 HEADS = [1.0, 2.0, 0.5, 0.25]  # entropy, varentropy, agreement, strength
@@ -236,37 +233,3 @@ def test_a_rewind_takes_branches_back() -> None:
     assert list(ways(sampler, LOUD, 60)) == [0, 50]
     sampler.rewind(0, 45)
     assert list(ways(sampler, LOUD, 10)) == [50]
-
-
-# Without shrinking, which would take minutes for inputs of this size.
-@settings(max_examples=100, deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate))
-@given(st.data())
-def test_any_params_any_logits_and_any_attention_give_a_legal_code(data: st.DataObject) -> None:
-    rows = data.draw(st.integers(1, 3))
-    entropix = st.fixed_dictionaries({
-        "entropix": st.just(True),
-        "entropix_action": st.sampled_from(["temperature", "resample", "pause", "branch"]),
-        "beam_width": st.just(0),
-        "entropix_low_varentropy": st.sampled_from([0.0, 0.1, 1e3]),
-        "entropix_helv_entropy": st.sampled_from([0.0, 1.0]),
-        "entropix_pause_silence": st.integers(1, 2),
-    })
-    params = [
-        data.draw(sampling_params()).model_copy(update=data.draw(entropix)) for _ in range(rows)
-    ]
-    sampler = make_sampler(
-        params, range(rows), stop_token=16, vocab_size=17, max_frames=6,
-        silent=torch.tensor(data.draw(st.lists(st.booleans(), max_size=17))).bool(),
-    )  # fmt: skip
-    number = st.floats() | st.floats(0, 9)
-    heads = st.lists(st.lists(number, min_size=4, max_size=4), min_size=rows, max_size=rows)
-    for _ in range(data.draw(st.integers(1, 7))):
-        codes = sampler.step(
-            data.draw(hard_logits(rows, 17)), attention=attention(data.draw(heads))
-        )
-        for row, code in enumerate(codes.tolist()):
-            assert 0 <= code < 17
-            assert code == 16 or code not in params[row].ban_tokens
-        if data.draw(st.booleans()):
-            row = data.draw(st.integers(0, rows - 1))
-            sampler.rewind(row, data.draw(st.integers(0, int(sampler.table.lengths[row]))))
