@@ -217,19 +217,6 @@ class Answers(Iterator[Any]):
             raise
 
 
-class _Failed(Iterator[Any]):
-    """A call that failed when it began; its error is its first answer."""
-
-    def __init__(self, error: Exception) -> None:
-        self._error = error
-
-    def feed(self, *_: object) -> None:
-        pass
-
-    def __next__(self) -> Any:
-        raise self._error
-
-
 class _Child:
     """What runs in the process: answers the messages of `Worker`."""
 
@@ -237,10 +224,13 @@ class _Child:
         self._make = make
         self._table: Mapping[str, Callable[..., Any]] = {}
         self._calls: dict[int, Any] = {}
+        self._failed: dict[int, Exception] = {}  # by call; raised by its next answer
 
     def handle(self, verb: str, key: int, content: Any) -> tuple[Any, Exception | None] | None:
         """Act on a message; return its answer and its error, or None if it has no answer."""
         try:
+            if key in self._failed and verb != "close":
+                raise self._failed[key]
             match verb:
                 case "load":
                     self._table = self._make(*content)
@@ -251,6 +241,7 @@ class _Child:
                     self._calls[key].feed(*content)
                 case "close":
                     self._calls.pop(key, None)
+                    self._failed.pop(key, None)
                 case _:
                     name, args, more = pickle.loads(content)
                     function = self._table[name]
@@ -263,7 +254,7 @@ class _Child:
                 error.add_note("".join(traceback.format_tb(error.__traceback__)))
             if verb in {"load", "next"}:
                 return None, error
-            self._calls[key] = _Failed(error)
+            self._failed[key] = error
         return None
 
 

@@ -6,7 +6,7 @@ from benchmarks.card.level_0 import scale_of
 from benchmarks.harness.report import TableRow, Target
 from benchmarks.model.published import published_config
 from models.cuda.kernels.check import usable
-from models.cuda.kernels.choice import NAMES
+from models.cuda.kernels.operators import NAMES
 
 
 def compared(device: torch.device, *, tiny: bool) -> tuple[list[TableRow], list[Target]]:

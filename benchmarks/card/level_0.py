@@ -21,7 +21,7 @@ from benchmarks.card.environment import synchronize
 from benchmarks.harness.report import TableRow, Target
 from benchmarks.model.published import published_config, random_model
 from models.cuda.kernels.check import usable
-from models.cuda.kernels.choice import TORCH
+from models.cuda.kernels.operators import TORCH
 from models.placement import prepare_for
 from models.valle import Valle
 

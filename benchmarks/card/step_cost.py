@@ -27,7 +27,7 @@ from torch.utils._pytree import tree_leaves
 
 from app.engine.level_0.paged_feed import PagedFeed
 from app.engine.memory import make_pool
-from app.engine.sound.levels import CachedLevels, WindowedLevels
+from app.engine.sound.levels import Levels
 from app.engine.sound.recording import ChunkSizes, RecordedChunks
 from app.engine.utterance import UtteranceInput
 from benchmarks.harness.report import TableRow, Target, conclude, machine, print_table
@@ -36,7 +36,7 @@ from models.checkpoints import SpeechModel
 from models.codecs.encodec import Encodec
 from models.config import BOS_ID, EOS_ID, CodecConfig, KvCacheDtype, MaskKind
 from models.cuda.graphs import as_it_is
-from models.cuda.kernels.choice import FUSED, TORCH, Kernels
+from models.cuda.kernels.operators import FUSED, TORCH, Kernels
 from models.cuda.kernels.sharing import PAGE, sharing
 from models.placement import prepare_for
 from models.prefix_cache import PrefixCache, SlotPrefix, VoiceKey, one_by_one
@@ -316,7 +316,7 @@ def counted_chunk(speech: SpeechModel, frames: int) -> tuple[Counted, Counted]:
     codebooks = torch.zeros(config.levels, config.codes, 128, device=META)
     levels, sound = Counted(), Counted()
     with torch.inference_mode():
-        finer = CachedLevels(model, codebooks, replace(inputs, prompt=prompt), PrefixCache(model))
+        finer = Levels(model, codebooks, replace(inputs, prompt=prompt), PrefixCache(model))
         with _Attention(levels), levels:
             for work in finer.cut(torch.zeros(frames, dtype=torch.int64), ended=False):
                 finer.draw(work)
@@ -422,7 +422,7 @@ def counted_whole(speech: SpeechModel, frames: int, knobs: Mapping[str, int]) ->
     codebooks = torch.zeros(config.levels, config.codes, 128, device=META)
     counted = Counted()
     with torch.inference_mode(), _Attention(counted), counted:
-        levels = WindowedLevels(model, codebooks, inputs)
+        levels = Levels(model, codebooks, inputs, PrefixCache(model))
         levels.draw(levels.cut(torch.zeros(frames, dtype=torch.int64), ended=not knobs)[0])
     return counted
 

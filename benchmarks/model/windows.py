@@ -14,7 +14,7 @@ import argparse
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from itertools import chain
+from itertools import repeat
 from pathlib import Path
 from statistics import fmean, median
 
@@ -25,7 +25,8 @@ from tqdm import tqdm
 from app.commands.sentences import SENTENCES, read_sentences
 from app.engine.level_0.job import longest
 from app.engine.level_0.runner import ArRunner
-from app.engine.sound.levels import Windows, levels_of
+from app.engine.sound.chunks import Windows
+from app.engine.sound.levels import Levels
 from app.engine.utterance import UtteranceInput
 from app.settings import BUILTIN_MODEL
 from models.checkpoints import SpeechModel, open_speech_model
@@ -103,10 +104,10 @@ def draw(
     model: Valle, speech: SpeechModel, inputs: UtteranceInput, level_0: Tensor
 ) -> tuple[Tensor, Tensor]:
     """Predict the NAR levels over a level 0; return codes ``[T, K]`` and samples ``[N]``."""
-    finer = levels_of(model, speech.codec.quantizer.codebooks, inputs, PrefixCache(model))
-    chunks = chain.from_iterable(map(finer.draw, finer.cut(level_0, ended=True)))
-    codes = torch.cat([*chunks])
-    return codes, speech.codec.decode(codes)
+    finer = Levels(model, speech.codec.quantizer.codebooks, inputs, PrefixCache(model))
+    for window in finer.cut(level_0, ended=True):
+        finer.draw(window)
+    return finer.codes, speech.codec.decode(finer.codes)
 
 
 def speak(speech: SpeechModel, full: Valle, sentences: Sequence[str]) -> list[SpokenSentence]:
@@ -155,7 +156,8 @@ def compare(
         codes, samples = draw(
             model, speech, UtteranceInput(**fields | {"params": params}), one.level_0
         )
-        windows = list(Windows(*shape).up_to(len(codes), ended=True))
+        frames, *seen_too = shape
+        windows = Windows(repeat(frames or len(codes)), *seen_too).up_to(len(codes), ended=True)
         before = len(one.inputs.prefix(model, 1))
         seen = sum(before + window.last - window.first for window in windows)
         work.append(seen / (before + len(codes)))

@@ -24,7 +24,7 @@ from app.engine.interface import Plan
 from app.engine.job import SpeechJob, WordTimes
 from app.engine.level_0.job import Level0Job
 from app.engine.sound.alignment import Alignment, UtteranceAlignment
-from app.engine.sound.chunks import Chunks
+from app.engine.sound.chunks import chunks_of
 from app.engine.sound.word_clock import WordClock
 from app.settings import BUILTIN_MODEL
 from models.prefix_cache import PrefixCache
@@ -169,8 +169,8 @@ def without_a_word(
     inputs = job.next_inputs()
     assert inputs is not None
     alignment = UtteranceAlignment(speech.model, inputs, PrefixCache(speech.model))
-    chunks = Chunks(speech.model.config.block_frames)
-    parts = [alignment.push(part) for part in [*chunks.push(rest), chunks.rest()]]
+    chunks = chunks_of(speech.model.config.block_frames).up_to(len(rest), ended=True)
+    parts = [alignment.push(rest[one.start : one.end]) for one in chunks]
     clock = WordClock(
         plan.words[0],
         plan.utterances[0].phonemes,

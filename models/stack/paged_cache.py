@@ -164,8 +164,9 @@ class PagedCache(SlotCache):
         self.pool = pool
         self._pages: list[list[int]] = [[] for _ in range(slots)]
         self._work = Work(pool.keys[0].device)
-        # Copies of pages that are due, each with the cache that it is from.
-        self._copies: list[tuple[SlotCache, int, int]] = []
+        # Copies of pages that are due, each with the cache that it is from, which counts them.
+        self._copies: list[tuple[PagedCache, int, int]] = []
+        self._lent = 0
         weakref.finalize(self, _give_all, pool, self._pages, self._work)
 
     @property
@@ -186,6 +187,7 @@ class PagedCache(SlotCache):
         super().rewind(slot, length)
         if self._pages[slot]:  # of or to which a copy may be due
             self.pages(slot)
+            assert not self._lent, "what grows anew would be copied"
         kept = math.ceil(length / PAGE)
         self.pool.give(self._pages[slot][kept:], self._work)
         del self._pages[slot][kept:]
@@ -202,12 +204,13 @@ class PagedCache(SlotCache):
         """Have the whole pages in common, and a copy of the last."""
         del begin
         self.rewind(slot, 0)
-        pages, whole = source._pages[source_slot], end // PAGE
+        pages, whole = source.pages(source_slot), end // PAGE
         self.pool.share(pages[:whole])
         self._pages[slot] += pages[:whole]
         if end % PAGE:
             self.reserve(slot, end)
             self._copies.append((source, pages[whole], self._pages[slot][whole]))
+            source._lent += 1
 
     def pages(self, slot: int) -> Sequence[int]:
         """Return the pages of a slot, in order, with all that is to be in them."""
@@ -218,7 +221,9 @@ class PagedCache(SlotCache):
     def take_copies(self, most: int = sys.maxsize) -> list[tuple[int, int]]:
         """Return copies of pages to others that are due; the caller queues them before all else."""
         taken, self._copies = self._copies[:most], self._copies[most:]
-        return [(source, target) for _, source, target in taken]
+        for source, _, _ in taken:
+            source._lent -= 1
+        return [(page, target) for _, page, target in taken]
 
     def reserve(self, slot: int, end: int) -> None:
         """Take the pages that a slot of ``end`` positions lacks; queues nothing on the device."""

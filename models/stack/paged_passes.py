@@ -11,7 +11,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from models.cuda.kernels.choice import Kernels
+from models.cuda.kernels.operators import Kernels
 from models.cuda.kernels.reference import gather
 from models.cuda.transfers import to_device
 from models.stack.attention import masked_statistics
@@ -121,7 +121,7 @@ class PagedPasses:
     ) -> tuple[Tensor, Tensor]:
         """Append a position to each slot; see `CachedPasses`."""
         reach = torch.ones(1, dtype=torch.int64, device=x.device)
-        return self.extend_each(x[:, None], positions[:, None], cache, slots, reach)
+        return self._append(x[:, None], positions[:, None], cache, slots, reach)
 
     def extend(
         self,
@@ -137,9 +137,9 @@ class PagedPasses:
             reach = torch.full((len(x),), len(x), device=x.device)
         else:
             reach = mask[:, cache.lengths[slot] :].sum(1)
-        return self.extend_each(x[None], positions[None], cache, [slot], reach, layer)
+        return self._append(x[None], positions[None], cache, [slot], reach, layer)
 
-    def extend_each(
+    def _append(
         self,
         x: Tensor,
         positions: Tensor,
@@ -148,14 +148,7 @@ class PagedPasses:
         reach: Tensor,
         layer: int | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """Append as many positions to each of several slots; returns as `run`.
-
-        Args:
-            x: ``[B, S, D]``, of each slot.
-            positions: ``[B, S]`` int64, position ids.
-            slots: B slots of a cache of the pool.
-            reach: ``[S]`` int64, how many of the new positions each of them sees.
-        """
+        """Append ``x [B, S, D]`` to B slots, whose S positions see ``reach [S]`` of them each."""
         if not isinstance(cache, PagedCache):
             raise ValueError("passes over pages need a PagedCache")
         batch, count = x.shape[:2]

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from models.config import ModelConfig
-from models.cuda.kernels.choice import FUSED
+from models.cuda.kernels.operators import FUSED
 from models.stack.attention import attention_statistics
 from models.stack.batching import UNPADDED, Batching, RowFunction, measure
 from models.stack.block import Block, RmsNorm

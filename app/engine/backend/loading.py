@@ -15,7 +15,7 @@ from models.checkpoints.hub import Unreachable
 from models.config import ModelConfig
 from models.cuda import library
 from models.cuda.kernels.check import usable
-from models.cuda.kernels.choice import TORCH
+from models.cuda.kernels.operators import TORCH
 from models.placement import prepare_for
 from models.valle import Valle
 

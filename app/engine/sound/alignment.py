@@ -46,11 +46,11 @@ class UtteranceAlignment:
         symbols = len(inputs.phoneme_ids)
         text = slice(prefix.text_start, prefix.text_start + symbols)
         self._attention = TextAttention(model, prefix, rest, cache, text=text, head=head)
-        self._path = MonotonicPath(symbols)
+        self._path, self._device = MonotonicPath(symbols), model.separator.device
 
     def push(self, level_0: Tensor) -> Alignment:
-        """Align the next frames ``[n]`` int64, on the model's device; n may be 0."""
+        """Align the next frames ``[n]`` int64; n may be 0."""
         if not len(level_0):
             return Alignment(np.zeros(0, np.int64), np.zeros(0, np.float32))
-        attention, logprobs = self._attention.push(level_0)
+        attention, logprobs = self._attention.push(level_0.to(self._device))
         return Alignment(self._path.push(attention.cpu().numpy()), logprobs.cpu().numpy())

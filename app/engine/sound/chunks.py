@@ -9,9 +9,7 @@ change a code.
 from bisect import bisect_left
 from collections.abc import Iterator
 from itertools import accumulate, chain, islice, repeat
-
-import torch
-from torch import Tensor
+from typing import NamedTuple
 
 from app.engine.interface import FirstChunk
 from samplers.knobs.features import rewindable
@@ -56,30 +54,38 @@ def _drawn_until_final(params: SamplingParams, frames: int) -> int:
     return bisect_left(most, frames, lo=frames, key=lambda n: n - rewindable(params, n))
 
 
-class Chunks:
-    """Cuts the frames of one utterance into chunks as they come."""
+class Window(NamedTuple):
+    """Frames ``start`` to ``end`` (excluded) are computed in passes over ``first`` to ``last``."""
 
-    def __init__(self, block_frames: int) -> None:
-        self._lengths = (count * block_frames for count in chunk_blocks())
-        self._length = next(self._lengths)
-        self._pending: list[Tensor] = []
-        self._pending_frames = 0
+    first: int
+    start: int
+    end: int
+    last: int
 
-    def push(self, frames: Tensor) -> list[Tensor]:
-        """Take the next frames ``[n, ...]`` and return the chunks that they complete."""
-        self._pending.append(frames)
-        self._pending_frames += len(frames)
-        if self._pending_frames < self._length:
-            return []
-        frames, chunks = torch.cat(self._pending), []
-        while len(frames) >= self._length:
-            # A chunk of its own memory: where it lies must not depend on how the frames came.
-            chunks.append(frames[: self._length].clone())
-            frames = frames[self._length :]
-            self._length = next(self._lengths)
-        self._pending, self._pending_frames = [frames], len(frames)
-        return chunks
 
-    def rest(self) -> Tensor:
-        """Return the last chunk, what is left after at least one `push`, often nothing; once."""
-        return torch.cat(self._pending)
+class Windows:
+    """Cuts the frames of one utterance as they come, each into one window.
+
+    Args:
+        lengths: Frames of each window, without end; the last may be shorter.
+        left_context: Frames before a window that its passes see, too.
+        lookahead: Likewise after it.
+    """
+
+    def __init__(self, lengths: Iterator[int], left_context: int = 0, lookahead: int = 0) -> None:
+        self._lengths, self._left_context, self._lookahead = lengths, left_context, lookahead
+        self._start, self._end = 0, next(lengths)
+
+    def up_to(self, count: int, *, ended: bool) -> list[Window]:
+        """Return the windows that ``count`` frames complete, and that were not returned before."""
+        windows = []
+        while self._start < count if ended else self._end + self._lookahead <= count:
+            first, end = max(0, self._start - self._left_context), min(self._end, count)
+            windows.append(Window(first, self._start, end, min(end + self._lookahead, count)))
+            self._start, self._end = self._end, self._end + next(self._lengths)
+        return windows
+
+
+def chunks_of(block_frames: int) -> Windows:
+    """Return what cuts an utterance into chunks."""
+    return Windows(count * block_frames for count in chunk_blocks())

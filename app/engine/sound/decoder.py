@@ -2,7 +2,6 @@
 
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 from itertools import islice
 from time import perf_counter
 
@@ -12,11 +11,11 @@ from torch import Tensor
 from app.engine.job import Samples
 from app.engine.memory import prefix_bytes
 from app.engine.sound.alignment import UtteranceAlignment
-from app.engine.sound.chunks import Chunks, chunk_blocks
-from app.engine.sound.levels import levels_of
+from app.engine.sound.chunks import chunk_blocks
+from app.engine.sound.levels import Levels
 from app.engine.sound.recording import RecordedChunks
-from app.engine.sound.utterance import ChunkDecoder, SoundUtterance
-from app.engine.utterance import UtteranceInput
+from app.engine.sound.utterance import SoundUtterance
+from app.engine.utterance import KeptFrames, UtteranceInput
 from models.checkpoints import SpeechModel
 from models.codecs.vocos import Vocos
 from models.config import BOS_ID, EOS_ID
@@ -53,12 +52,15 @@ class SoundDecoder:
         if self._speech.model.separator.is_cuda:
             self.warm_up()
 
-    def begin(self, inputs: UtteranceInput) -> SoundUtterance:
-        """Begin an utterance whose level 0 is being drawn: prefill its prefixes."""
-        with alone(self._device):
-            return self._begin(inputs)
+    def begin(self, inputs: UtteranceInput, heard: int | None = None) -> SoundUtterance:
+        """Begin an utterance whose level 0 is being drawn: prefill its prefixes.
 
-    def _begin(self, inputs: UtteranceInput) -> SoundUtterance:
+        ``heard`` is how many levels its codes have, if all of them are kept ones.
+        """
+        with alone(self._device):
+            return self._begin(inputs, heard)
+
+    def _begin(self, inputs: UtteranceInput, heard: int | None) -> SoundUtterance:
         started_s = perf_counter()
         self.allocate()
         speech, prefixes = self._speech, self._prefixes
@@ -66,7 +68,7 @@ class SoundDecoder:
         recorded = None if stream is None else self.recorded
         read = None if self.recorded is None else self.recorded.prefixes
         codebooks = speech.codec.quantizer.codebooks
-        levels = levels_of(speech.model, codebooks, inputs, prefixes, read)
+        levels = Levels(speech.model, codebooks, inputs, prefixes, read, heard)
         alignment = UtteranceAlignment(speech.model, inputs, prefixes) if inputs.aligned else None
         utterance = SoundUtterance(speech, levels, alignment, lambda one: self._make([one]), stream)
         if recorded is not None and stream is not None:
@@ -89,18 +91,13 @@ class SoundDecoder:
         with alone(self._device):
             return self.recorded.make(utterances)
 
-    @torch.inference_mode()
     def decode(self, codes: Tensor) -> Iterator[Samples]:
         """Yield the samples ``[N]`` of codes ``[T, K]`` int64: those of when they were drawn."""
-        model = self._speech.model
-        decoder = ChunkDecoder(self._speech.decoder, model.config.block_frames)
-        chunks = Chunks(model.config.block_frames)
-        parts = [*chunks.push(codes.to(model.separator.device)), chunks.rest()]
-        steps: list[Callable[[], Samples]] = [partial(decoder.push, part) for part in parts]
-        for make in [*steps, decoder.finish]:
-            with alone(self._device):
-                samples = make()
-            yield samples
+        params, kept = SamplingParams(nar_levels=0), KeptFrames(codes)
+        inputs = UtteranceInput([BOS_ID, EOS_ID], params, 0, 0, len(codes), kept=kept)
+        utterance = self.begin(inputs, heard=codes.shape[1])
+        utterance.feed(codes[:, 0], ended=True)
+        return (decoded.samples for decoded in utterance)
 
     def warm_up(self) -> None:
         """Record what is recorded, and decode chunks of every length in the calling thread."""
@@ -133,9 +130,7 @@ class SoundDecoder:
         recorded = self.recorded
         if recorded is None or isinstance(self._speech.decoder, Vocos):
             return None
-        if not inputs.params.nar_levels or inputs.positions > recorded.columns:
-            return None
-        return recorded.streams.take()
+        return recorded.streams.take() if inputs.positions <= recorded.columns else None
 
     def allocate(self) -> None:
         """Get the pool, and make what is recorded over it, where they are wanted and not there."""

@@ -8,8 +8,7 @@ Everything is recorded at the start, one function for each number of rows, of fr
 """
 
 from collections.abc import Callable, Sequence
-from enum import IntEnum, auto
-from itertools import pairwise, product
+from itertools import product
 from time import perf_counter
 from typing import Final, NamedTuple
 
@@ -21,7 +20,6 @@ from torch import Tensor
 from app.engine.sound import drawing
 from app.engine.sound.chunks import chunk_lengths
 from app.engine.sound.drawing import ChunkRows, draw_chunk
-from app.engine.sound.levels import CachedLevels
 from app.engine.sound.utterance import SoundUtterance, finite
 from models.checkpoints import SpeechModel
 from models.codecs.streaming import StreamTable
@@ -51,80 +49,44 @@ class ChunkSizes(NamedTuple):
     streams: int = 256
 
 
-class Number(IntEnum):
-    """The numbers at the beginning of a row; fractions are the bits of float64."""
+def row_of(levels: int, frames: int, pages: int) -> np.dtype[np.void]:
+    """Return what the host says of a row of a chunk: fields of 8 bytes, or of arrays of them."""
+    return np.dtype([
+        ("stream", "i8"),  # its row of the codec's states
+        ("begins", "i8"),  # whether its stream begins with this chunk
+        ("count", "i8"),  # frames that are kept
+        ("frame", "i8"),  # index of the first of them in the utterance
+        ("length", "i8"),  # positions that the sequence holds
+        ("start", "i8"),  # position id of the first frame
+        ("owner", "i8"),  # the row whose codes it is fed
+        ("partner", "i8"),  # the row that guides it; itself: none
+        ("levels", "i8"),  # levels of the codes that are heard
+        ("guidance", "f8", (2,)),  # strength and rescale
+        ("knobs", "i8", (levels - 1, len(NarRow._fields))),
+        ("codes", "i8", (frames, levels)),
+        ("pages", "i8", (levels - 1, pages)),
+    ])  # fmt: skip
 
-    STREAM = 0  # its row of the codec's states
-    BEGINS = auto()  # whether its stream begins with this chunk
-    COUNT = auto()  # frames that are kept
-    FRAME = auto()  # index of the first of them in the utterance
-    LENGTH = auto()  # positions that the sequence holds
-    START = auto()  # position id of the first frame
-    OWNER = auto()  # the row whose codes it is fed
-    PARTNER = auto()  # the row that guides it; itself: none
-    LEVELS = auto()  # levels of the codes that are heard
-    STRENGTH = auto()  # of guidance, a fraction
-    RESCALE = auto()  # likewise
 
-
-class RowLayout:
-    """Where each part of a row lies: numbers, the knobs of each finer level, codes, pages."""
-
-    def __init__(self, *, levels: int, frames: int, pages: int) -> None:
-        self._shapes = (
-            (levels - 1, len(NarRow._fields)), (frames, levels), (levels - 1, pages),
-        )  # fmt: skip
-        ends = np.cumsum([len(Number), *(a * b for a, b in self._shapes)]).tolist()
-        self._slices = [slice(*both) for both in pairwise(ends)]
-        self.width: int = ends[-1]
-
-    def chunk(self, rows: Tensor, frames: int) -> ChunkRows:
-        """Return the part of some rows on the device that says what is drawn, as views."""
-        fractions = rows.view(torch.float64)
-        return ChunkRows(
-            self._view(rows, 1)[:, :frames], self._view(rows, 0), rows[:, Number.FRAME],
-            rows[:, Number.OWNER], rows[:, Number.PARTNER],
-            fractions[:, Number.STRENGTH : Number.RESCALE + 1],
-        )  # fmt: skip
-
-    def pages(self, rows: Tensor) -> Tensor:
-        """Return a view ``[B, levels - 1, pages]``."""
-        return self._view(rows, 2)
-
-    def idle(self, rows: int, *, stream: int, page: int) -> NDArray[np.int64]:
-        """Return ``[rows, width]`` of no utterance, with a stream and a page of nobody."""
-        table = np.zeros((rows, self.width), np.int64)
-        table[:, Number.STREAM], table[:, Number.BEGINS], table[:, Number.COUNT] = stream, 1, 1
-        table[:, Number.OWNER] = table[:, Number.PARTNER] = range(rows)
-        table[:, self._slices[2]] = page
-        return table
-
-    def write(self, table: NDArray[np.int64], row: int, utterance: SoundUtterance) -> None:
-        """Write the next chunk of an utterance to one idle row, and with guidance to the next."""
-        levels, level_0 = utterance.levels, utterance.chunk
-        assert isinstance(levels, CachedLevels)
-        assert level_0 is not None
-        conditions = [levels.reserve(one, len(level_0)) for one in range(levels.conditions)]
-        for own, (start, length, pages) in zip(table[row:], conditions, strict=False):
-            own[Number.COUNT], own[Number.OWNER] = len(level_0), row
-            own[Number.LENGTH], own[Number.START] = length, start
-            for level, those in enumerate(pages):
-                self._of(own, 2)[level, : len(those)] = those
-        own = table[row]
-        own[Number.STREAM], own[Number.BEGINS] = utterance.stream, levels.frames == 0
-        own[Number.FRAME], own[Number.LEVELS] = levels.frames, levels.count
-        own[Number.PARTNER] = row + levels.conditions - 1
-        own.view(np.float64)[Number.STRENGTH : Number.RESCALE + 1] = levels.guidance
-        self._of(own, 0)[:] = levels.knobs
-        given = levels.given(levels.frames, level_0)
-        self._of(own, 1)[: len(given)] = given
-        self._of(own, 1)[len(given) :] = given[-1]  # padding, of which nothing is heard
-
-    def _view(self, rows: Tensor, part: int) -> Tensor:
-        return rows[:, self._slices[part]].view(-1, *self._shapes[part])
-
-    def _of(self, row: NDArray[np.int64], part: int) -> NDArray[np.int64]:
-        return row[self._slices[part]].reshape(self._shapes[part])
+def _write(table: NDArray[np.void], row: int, utterance: SoundUtterance) -> None:
+    """Write the next chunk of an utterance to one idle row, and with guidance to the next."""
+    levels, chunk = utterance.levels, utterance.chunk
+    assert chunk is not None
+    count = chunk.end - chunk.start
+    conditions = [levels.reserve(one, count) for one in range(levels.conditions)]
+    for own, (start, length, pages) in zip(table[row:], conditions, strict=False):
+        own["count"], own["owner"] = count, row
+        own["length"], own["start"] = length, start
+        for level, those in enumerate(pages):
+            own["pages"][level, : len(those)] = those
+    own = table[row]
+    own["stream"], own["begins"] = utterance.stream, chunk.start == 0
+    own["frame"], own["levels"] = chunk.start, levels.count
+    own["partner"] = row + levels.conditions - 1
+    own["guidance"], own["knobs"] = levels.guidance, levels.knobs
+    given = levels.given(chunk)
+    own["codes"][:count] = given
+    own["codes"][count:] = given[-1]  # padding, of which nothing is heard
 
 
 class CodecStreams:
@@ -207,14 +169,17 @@ class RecordedChunks:
             speech.model, pool, range(1, config.levels), record, warm_ups=warm_ups
         )
         self._passes = speech.model.transformer.paged(pool)
-        self._layout = RowLayout(
-            levels=config.levels, frames=self.frames[-1], pages=sizes.columns // PAGE
-        )
+        self._row = row_of(config.levels, self.frames[-1], sizes.columns // PAGE)
         self.streams = CodecStreams(speech, sizes.streams)
-        self._idle = self._layout.idle(self.most, stream=self.streams.unused, page=pool.padding)
-        self._table = torch.zeros(self._idle.shape, dtype=torch.int64, device=device)
+        self._idle = np.zeros(self.most, self._row)  # of no utterance
+        self._idle["stream"], self._idle["pages"] = self.streams.unused, pool.padding
+        self._idle["begins"] = self._idle["count"] = 1
+        self._idle["owner"] = self._idle["partner"] = range(self.most)
+        self._table = torch.zeros(
+            self.most, self._row.itemsize // 8, dtype=torch.int64, device=device
+        )
         self._upload = Upload(self._table, _DEPTH)
-        self._upload.send(self._idle)
+        self._upload.send(_as_numbers(self._idle))
         self._hop = speech.codec.config.hop
         self._downloads: dict[tuple[int, int], Download] = {}
         self._plays: dict[tuple[int, int, bool], Play] = {}
@@ -237,7 +202,7 @@ class RecordedChunks:
                 continue
             chosen.append(one)
             try:
-                self._layout.write(host, row, one)
+                _write(host, row, one)
             except OutOfPages as error:
                 one.fail(error)
                 continue
@@ -260,15 +225,15 @@ class RecordedChunks:
         chunk = utterance.chunk
         if chunk is None:
             return 0
-        return next(frames for frames in self.frames if frames >= len(chunk))
+        return next(frames for frames in self.frames if frames >= chunk.end - chunk.start)
 
     @torch.inference_mode()
     def play(
-        self, host: NDArray[np.int64], used: int, frames: int, *, light: bool
+        self, host: NDArray[np.void], used: int, frames: int, *, light: bool
     ) -> NDArray[np.float32]:
         """Send rows, of which so many are used, play their chunk, and wait for what it brings."""
         rows = next(rows for rows in self._rows if rows >= used)
-        self._upload.send(host)
+        self._upload.send(_as_numbers(host))
         self._plays[rows, frames, light]()
         download = self._downloads[rows, frames]
         found: NDArray[np.float32] = download.wait(download.fetch())
@@ -278,8 +243,9 @@ class RecordedChunks:
         self, utterance: SoundUtterance, found: NDArray[np.float32], frames: int, spent_s: float
     ) -> None:
         """Give an utterance its row of the results: codes, then samples."""
-        assert utterance.chunk is not None
-        count, levels = len(utterance.chunk), self._model.config.levels
+        chunk = utterance.chunk
+        assert chunk is not None
+        count, levels = chunk.end - chunk.start, self._model.config.levels
         codes = found[: frames * levels].astype(np.int64).reshape(frames, levels)
         samples = found[frames * levels :][: count * self._hop].copy()
         utterance.spent_s += spent_s
@@ -290,17 +256,23 @@ class RecordedChunks:
         """Return the chunk of the first rows, to be recorded."""
         model, rows, levels = self._model, len(results), self._model.config.levels
         table, reach = self._table[:rows], self._reach[:frames]
-        own, pages = self._layout.chunk(table, frames), self._layout.pages(table)
         kind = (drawing.light if light else drawing.full)(levels - 1)
 
-        def number(column: Number) -> Tensor:
-            return table[:, column]
+        def field(name: str) -> Tensor:
+            """Return the view ``[rows, ...]`` of what each row says."""
+            own, offset = (self._row.fields or {})[name][:2]
+            part = table[:, offset // 8 : (offset + own.itemsize) // 8]
+            part = part.view(torch.float64) if own.base.kind == "f" else part
+            return part.view(-1, *own.shape) if own.shape else part[:, 0]
+
+        given, pages, start = field("codes")[:, :frames], field("pages"), field("start")[:, None]
+        own = ChunkRows(
+            given, *(field(name) for name in ("knobs", "frame", "owner", "partner", "guidance"))
+        )
 
         def chunk() -> None:
-            positions = table[:, Number.START, None] + torch.arange(frames, device=table.device)
-            layout = self._passes.layout(
-                positions, number(Number.LENGTH), number(Number.COUNT), reach
-            )
+            positions = start + torch.arange(frames, device=table.device)
+            layout = self._passes.layout(positions, field("length"), field("count"), reach)
 
             def feed(level: int, codes: Tensor) -> Tensor:
                 x = model.embed_response(codes.flatten(0, 1), level)
@@ -309,9 +281,13 @@ class RecordedChunks:
 
             codes = draw_chunk(own, feed, self._codebooks, kind)
             samples = self.streams.sound(
-                codes, number(Number.LEVELS), number(Number.STREAM), number(Number.BEGINS) > 0
+                codes, field("levels"), field("stream"), field("begins") > 0
             )
             results[:, : frames * levels].copy_(codes.flatten(1))
             results[:, frames * levels :].copy_(samples)
 
         return chunk
+
+
+def _as_numbers(rows: NDArray[np.void]) -> NDArray[np.int64]:
+    return rows.view(np.int64).reshape(len(rows), -1)

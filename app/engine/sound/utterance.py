@@ -11,7 +11,8 @@ from torch import Tensor
 from app.engine.errors import GenerationFailed
 from app.engine.job import Samples
 from app.engine.sound.alignment import Alignment, Decoded, UtteranceAlignment
-from app.engine.sound.levels import CachedLevels, Levels, Work
+from app.engine.sound.chunks import Window, chunks_of
+from app.engine.sound.levels import Levels
 from models.checkpoints import SpeechModel
 from models.codecs.interface import Codec
 from models.codecs.vocos import Vocos
@@ -89,9 +90,9 @@ class SoundUtterance(Iterator[Decoded]):
         self._alignment, self._make = alignment, make
         self._block = speech.model.config.block_frames
         self._decoder = ChunkDecoder(speech.decoder, self._block)
-        self._work: deque[tuple[Work, bool]] = deque()  # and whether it is the last
+        self._chunks = chunks_of(self._block)
+        self._work, self._ended = deque[Window](), False
         self._made: deque[Decoded | Exception] = deque()
-        self._begun = False
 
     def feed(self, codes: Tensor, ended: bool) -> None:
         """Take the next final frames ``[n]`` int64 of level 0; ``ended``: they are the last.
@@ -99,9 +100,8 @@ class SoundUtterance(Iterator[Decoded]):
         They are cut at once, so that chunks can be made with those of other utterances before they
         are asked for.
         """
-        work = self.levels.cut(codes.cpu(), ended=ended)
-        self._work += [(one, False) for one in work[:-1]]
-        self._work += [(one, ended) for one in work[-1:]]
+        self._work += self.levels.cut(codes.cpu(), ended=ended)
+        self._ended = ended
 
     def __next__(self) -> Decoded:
         """Return what the frames become next; it stops until there are more of them."""
@@ -115,17 +115,16 @@ class SoundUtterance(Iterator[Decoded]):
         return made
 
     @property
-    def chunk(self) -> Tensor | None:
-        """Level 0 ``[n]`` of its next chunk; None if there is none that a recording can make.
+    def chunk(self) -> Window | None:
+        """Its next chunk; None if there is none that a recording can make.
 
         A codec that pads by reflection needs an utterance of less than a block at once.
         """
         if self.stream is None or not self._work:
             return None
-        work, last = self._work[0]
-        assert isinstance(work, Tensor)
-        short = last and not self._begun and len(work) < self._block
-        return work if len(work) and not short else None
+        work = self._work[0]
+        frames = work.end - work.start
+        return None if not frames or (work.start == 0 and frames < self._block) else work
 
     def close(self) -> None:
         """Do nothing: what is held here is garbage collected."""
@@ -133,27 +132,25 @@ class SoundUtterance(Iterator[Decoded]):
     @torch.inference_mode()
     def make(self) -> None:
         """Draw and decode what comes next, by itself."""
-        started_s, (work, last) = perf_counter(), self._work.popleft()
-        chunks = self.levels.draw(work)
+        started_s = perf_counter()
+        self.levels.draw(self._work.popleft())
         drawn_s = perf_counter()
-        nar_s, self.spent_s = self.spent_s + drawn_s - started_s, 0.0
-        codes = torch.cat([self.levels.no_codes, *chunks])
-        alignment = self._aligned([chunk[:, 0] for chunk in chunks])
+        chunks = self._complete()
+        codes, alignment = torch.cat([self.levels.codes[:0], *chunks]), self._aligned(chunks)
         samples = [self._decoder.push(chunk) for chunk in chunks]
-        if last:
+        if self._ended and not self._work:
             samples.append(self._decoder.finish())
-        sound = np.concatenate(samples) if samples else np.zeros(0, np.float32)
+        sound = np.concatenate([np.zeros(0, np.float32), *samples])
+        nar_s, self.spent_s = self.spent_s + drawn_s - started_s, 0.0
         self._made.append(Decoded(sound, codes, alignment, nar_s, perf_counter() - drawn_s))
 
-    def take(self, codes: Tensor, samples: Callable[[], np.ndarray]) -> None:
+    def take(self, codes: Tensor, samples: Callable[[], Samples]) -> None:
         """Take the next chunk of a recording: codes ``[n, count]`` and samples ``[N]``."""
         self._work.popleft()
-        self._begun = True
-        assert isinstance(self.levels, CachedLevels)
-        self.levels.advance(len(codes))
+        self.levels.advance(codes)
         nar_s, self.spent_s = self.spent_s, 0.0
         try:
-            alignment = self._aligned([codes[:, 0]])
+            alignment = self._aligned(self._complete())
             self._made.append(Decoded(samples(), codes, alignment, nar_s))
         except Exception as error:  # of this utterance alone
             self._made.append(error)
@@ -163,11 +160,16 @@ class SoundUtterance(Iterator[Decoded]):
         self._work.clear()
         self._made.append(error)
 
+    def _complete(self) -> list[Tensor]:
+        """Return the chunks ``[n, count]`` of the codec that are drawn now and were not before."""
+        codes = self.levels.codes
+        windows = self._chunks.up_to(len(codes), ended=self._ended and not self._work)
+        # Each of its own memory: where it lies must not depend on how the frames came.
+        return [codes[one.start : one.end].clone() for one in windows]
+
     def _aligned(self, chunks: Sequence[Tensor]) -> Alignment | None:
-        """Return the alignment of some chunks of level 0, each aligned by itself."""
+        """Return the alignment of some chunks, each aligned by itself."""
         if self._alignment is None:
             return None
-        parts = [self._alignment.push(chunk.to(self.levels.no_codes.device)) for chunk in chunks]
-        if not parts:
-            return self._alignment.push(self.levels.no_codes[:, 0])
+        parts = [self._alignment.push(one[:, 0]) for one in (self.levels.codes[:0], *chunks)]
         return Alignment(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))

@@ -1,10 +1,11 @@
 """Each kernel as one operator of torch: its reference on a CPU, Triton's on a GPU.
 
 So a recording holds one operator for it, on either, and Triton is imported when one first runs on a
-GPU.
+GPU. Which of them run, and which operators of torch do instead, say `Kernels`.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any, Final
 
@@ -16,10 +17,13 @@ from models.cuda.kernels import reference
 from samplers.ar import plain
 
 MODULES: Final = {
-    "norm": "norm", "gated": "gated", "store": "rotation", "attend": "attention",
+    "norm": "layers", "gated": "layers", "store": "layers", "attend": "attention",
     "begin": "plain", "draw": "plain",
 }  # fmt: skip
 """The module of each kernel, which imports Triton."""
+
+NAMES: Final = tuple(MODULES)
+"""Of all kernels."""
 
 
 def reference_of(name: str) -> Callable[..., Any]:
@@ -61,3 +65,31 @@ store = _operator(
 attend = _operator("attend", lambda queries, *_: torch.empty_like(queries).flatten(1))
 begin = _operator("begin", _begun)
 draw = _operator("draw", lambda *_: None, ("codes", "lengths", "stopped", "results"))
+
+
+@dataclass(frozen=True)
+class Kernels:
+    """The kernels that a recorded function is made of.
+
+    Attributes:
+        fused: Of `NAMES`, those that run as one kernel; the others are operators of torch.
+        failed: Why others are not fused, by name.
+    """
+
+    fused: frozenset[str] = frozenset(NAMES)
+    failed: Mapping[str, str] = field(default_factory=dict, compare=False)
+
+    def __str__(self) -> str:
+        """Return which are fused, and why others are not."""
+        told = ", ".join(name for name in NAMES if name in self.fused)
+        reasons = (f"{name} is torch's: {why}" for name, why in self.failed.items())
+        return "; ".join([f"fused: {told or 'none'}", *reasons])
+
+    def of(self, name: str) -> Callable[..., Any]:
+        """Return a kernel: one operator if it is fused, else its reference."""
+        found: Callable[..., Any] = globals()[name]
+        return found if name in self.fused else reference_of(name)
+
+
+FUSED: Final = Kernels()
+TORCH: Final = Kernels(frozenset())

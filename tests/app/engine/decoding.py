@@ -3,14 +3,13 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
 from app.engine.job import Backtrack, FinishReason, TraceColumns
 from app.engine.level_0.hypothesis_group import HypothesisGroup
 from app.engine.level_0.masked import MaskedUtterance
 from app.engine.level_0.runner import ArRunner
-from app.engine.sound.levels import levels_of
+from app.engine.sound.levels import Levels
 from app.engine.utterance import UtteranceInput
 from models.prefix_cache import PrefixCache
 from models.valle import Valle
@@ -51,7 +50,7 @@ def decode_utterance(
             raise drawn.error
         if drawn.finish_reason != "stop" and not on_frame(len(drawn)):
             return Decoded(drawn.codes()[:, None], "cancelled")
-    finer = levels_of(model, codebooks, inputs, prefixes)
-    chunks = [chunk for work in finer.cut(drawn.codes(), ended=True) for chunk in finer.draw(work)]
-    codes = torch.cat([finer.no_codes, *chunks])
-    return Decoded(codes, drawn.finish_reason, drawn.trace, drawn.backtracks)
+    finer = Levels(model, codebooks, inputs, prefixes)
+    for window in finer.cut(drawn.codes(), ended=True):
+        finer.draw(window)
+    return Decoded(finer.codes, drawn.finish_reason, drawn.trace, drawn.backtracks)

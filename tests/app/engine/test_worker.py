@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -60,12 +61,14 @@ def fed(utterance: Any) -> Any:
 
 
 def comparable(answer: Any) -> Any:
+    if isinstance(answer, np.ndarray):
+        return answer.tolist()
     if hasattr(answer, "samples"):
         return answer.samples.tolist(), answer.codes.tolist()
     return answer
 
 
-@pytest.fixture(scope="module", params=["numbers", "text", "sound"])
+@pytest.fixture(scope="module", params=["numbers", "text", "sound", "replay"])
 def process(request: pytest.FixtureRequest, toy: Path) -> Iterator[Process]:
     name = request.param
     args: tuple[Any, ...]
@@ -81,6 +84,8 @@ def process(request: pytest.FixtureRequest, toy: Path) -> Iterator[Process]:
         worker, args = sound_worker(), (partial(load_model, toy),)
         here = sound_table(*args)
         call = ("utterance", UtteranceInput([1, 10, 20, 2], SamplingParams(), 1, 0, 100))
+        if name == "replay":
+            call = ("decode", torch.arange(800).view(100, 8) % 512)
     how: dict[str, Any] = {"language": "en", "max_chars": 4096} if name == "text" else {}
     finish = fed if name == "sound" else iter
     worker.load(*args)
@@ -170,10 +175,12 @@ def test_a_text_that_ends_the_process_is_refused_in_words(toy: Path) -> None:
         return len(reader.prepare(text, language="en", max_chars=4096))
 
     with closing(reader):
-        for generation in (3, 3):
+        generations = []
+        for _ in range(2):
             with pytest.raises(TextError, match="ends the process"):
                 read("Say abracadabra now.")
-            assert reader.worker.generation == generation
+            generations.append(reader.worker.generation)
+        assert generations[0] == generations[1] >= 3
         assert read("Hello there.") == 1
 
 

@@ -5,7 +5,7 @@ import torch
 
 from benchmarks.card.kernels import compared
 from models.cuda.kernels import operators
-from models.cuda.kernels.choice import NAMES
+from models.cuda.kernels.operators import NAMES
 
 CPU = torch.device("cpu")
 

@@ -22,7 +22,7 @@ from benchmarks.card.step_cost import (
     targets,
     window_costs,
 )
-from models.cuda.kernels.choice import TORCH
+from models.cuda.kernels.operators import TORCH
 from samplers.ar.plain import Kind
 
 META = torch.device("meta")

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from models.cuda.kernels.choice import FUSED, TORCH
+from models.cuda.kernels.operators import FUSED, TORCH
 from models.stack.attention import measure
 from models.stack.cache import KVCache
 from models.stack.paged_cache import PAGE
@@ -20,7 +20,8 @@ from tests.models.stack.stacks import CONFIG, make_stack, pool_of, scores_of, un
 pytestmark = pytest.mark.usefixtures("without_gradients")
 
 SLOTS, ROOM, BLOCK = 3, 3 * PAGE, 5
-DEEDS = ["extend", "extend", "step", "step", "rewind", "load", "fork"]
+DEEDS = ["extend", "extend", "step", "step", "record", "record", "rewind", "load", "fork"]
+FRAMES = 20
 MASKS: dict[str, Callable[[Tensor], Tensor]] = {
     "causal": lambda frames: frames, "blocks": lambda frames: frames // BLOCK,
     "full": lambda frames: frames * 0,
@@ -113,6 +114,31 @@ def test_whatever_slots_go_through_their_passes_are_those_without_a_cache(
                 one = statistics[:, looking.index(row)]
                 torch.testing.assert_close(one, wanted, atol=CLOSE, rtol=CLOSE)
 
+    def record(which: int, number: int) -> None:
+        """Extend some slots at once in the shapes of a recording: padded, and a row idle."""
+        cache, before = caches[which], held[which]
+        slots = [slot for slot in range(SLOTS) if len(before[slot].x) + FRAMES <= ROOM]
+        slots, mask = slots[draw(SLOTS) :], data.draw(st.sampled_from([*MASKS]))
+        ranks = MASKS[mask](torch.arange(FRAMES))
+        passes, table = stack.paged(pool), torch.full((SLOTS + 1, ROOM // PAGE), pool.padding)
+        counts = torch.tensor([*(draw(FRAMES, 1) for _ in slots), *[1] * (SLOTS + 1 - len(slots))])
+        at = torch.zeros(SLOTS + 1, dtype=torch.int64)
+        for row, slot in enumerate(slots):
+            at[row] = cache.lengths[slot]
+            cache.reserve(slot, int(at[row] + counts[row]))
+            table[row, : len(cache.pages(slot))] = torch.tensor(cache.pages(slot))
+        x = vectors(len(table) * FRAMES, number)
+        reach = torch.searchsorted(ranks, ranks, side="right")
+        layout = passes.layout(at[:, None] + torch.arange(FRAMES), at, counts, reach)
+        found, _ = passes.run(x.clone(), layout(table))
+        for row, slot in enumerate(slots):
+            own = slice(row * FRAMES, row * FRAMES + int(counts[row]))
+            start, after = len(before[slot].x), before[slot].with_more(x[own], ranks[: counts[row]])
+            before[slot] = after
+            cache.advance(slot, int(counts[row]))
+            expected = uncached(stack, after.x, after.ranks)[start:]
+            torch.testing.assert_close(found[own], expected, atol=CLOSE, rtol=CLOSE)
+
     for number in range(draw(25, 5)):
         which, slot, other = draw(1), draw(SLOTS - 1), draw(SLOTS - 1)
         cache, own = caches[which], held[which][slot]
@@ -121,16 +147,16 @@ def test_whatever_slots_go_through_their_passes_are_those_without_a_cache(
                 extend(which, slot, draw(min(80, ROOM - len(own.x)), 1), number)
             case "step":
                 step(which, number)
+            case "record" if kind != "slots":
+                record(which, number)
             case "rewind":
                 ends = own.ranks.diff(append=torch.tensor([-1])).nonzero()[:, 0] + 1
                 length = data.draw(st.sampled_from([0, *ends.tolist()]))
                 cache.rewind(slot, length)
                 held[which][slot] = own.first(length)
             case "load" if not len(own.x):
-                # As where prefixes are kept: neither has a copy due that the other may overtake.
-                caches[1 - which].keys_of(0, other)
                 cache.load(slot, caches[1 - which], source_slot=other)
-                cache.keys_of(0, slot)
+                cache.keys_of(0, slot)  # copied before the other can go back
                 held[which][slot] = held[1 - which][other]
             case "fork" if slot != other:
                 keys = (cache.keys_of(-1, each).unbind(1) for each in (slot, other))

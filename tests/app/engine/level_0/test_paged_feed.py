@@ -19,7 +19,7 @@ from app.engine.level_0.runner import ArRunner
 from models.config import AlignmentHead
 from models.cuda.graphs import Record, Recorder, as_it_is
 from models.cuda.kernels import operators
-from models.cuda.kernels.choice import FUSED, TORCH
+from models.cuda.kernels.operators import FUSED, TORCH
 from models.cuda.transfers import Download
 from models.stack.paged_cache import PagedCache, PagePool
 from models.valle import Valle

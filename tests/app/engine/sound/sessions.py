@@ -36,6 +36,7 @@ KNOBS: list[dict[str, Any]] = [
     {"nar_decision": "mean", "nar_top_k": 20},
     {"nar_levels": 3},
     {"nar_level_temperatures": (0.0, 0.5, 1.5), "nar_levels": 5},
+    {"nar_levels": 0},
 ]  # fmt: skip
 
 

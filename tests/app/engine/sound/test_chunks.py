@@ -1,4 +1,4 @@
-from itertools import accumulate, count, pairwise
+from itertools import accumulate, count, cycle, islice, pairwise
 
 import pytest
 import torch
@@ -6,13 +6,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.engine.level_0.backtracking import Backtracker
-from app.engine.sound.chunks import Chunks, first_chunks
+from app.engine.sound.chunks import Window, Windows, chunks_of, first_chunks
 from samplers.knobs.params import SamplingParams
 
 
 def lengths(frames: int, block_frames: int) -> list[int]:
-    chunks = Chunks(block_frames)
-    return [len(chunk) for chunk in [*chunks.push(torch.arange(frames)), chunks.rest()]]
+    windows = chunks_of(block_frames).up_to(frames, ended=True)
+    assert all((one.first, one.last) == (one.start, one.end) for one in windows)
+    return [one.end - one.start for one in windows]
 
 
 def test_chunks_are_whole_blocks_and_grow_up_to_four() -> None:
@@ -20,23 +21,23 @@ def test_chunks_are_whole_blocks_and_grow_up_to_four() -> None:
     assert lengths(10, 4) == [4, 4, 2]
 
 
-def test_a_chunk_comes_with_its_last_frame_and_only_the_rest_may_be_empty() -> None:
-    chunks = Chunks(15)
-    assert not chunks.push(torch.arange(14))
-    assert [len(chunk) for chunk in chunks.push(torch.arange(1))] == [15]
-    assert not chunks.push(torch.arange(0))
-    assert len(chunks.rest()) == 0
-
-
-@given(st.lists(st.integers(0, 40), min_size=1, max_size=20))
-def test_where_the_cuts_are_does_not_depend_on_how_the_frames_come(pushes: list[int]) -> None:
-    frames = torch.arange(sum(pushes))
-    chunks, found = Chunks(15), []
-    for part in torch.split(frames, pushes):
-        found += chunks.push(part)
-    found.append(chunks.rest())
-    assert [len(chunk) for chunk in found] == lengths(len(frames), 15)
-    assert torch.equal(torch.cat(found), frames)
+@given(
+    st.integers(0, 60), st.lists(st.integers(1, 70), min_size=1), st.integers(0, 30),
+    st.integers(0, 30), st.lists(st.integers(0, 60), max_size=8),
+)  # fmt: skip
+def test_windows_tile_the_utterance_however_its_frames_come_as_soon_as_all_they_see_is_there(
+    total: int, sizes: list[int], left: int, right: int, counts: list[int]
+) -> None:
+    plan, found = Windows(cycle(sizes), left, right), list[Window]()
+    ends = [*accumulate(islice(cycle(sizes), total + 1))]
+    for come in sorted(min(one, total) for one in counts):
+        found += plan.up_to(come, ended=False)
+        assert len(found) == sum(end + right <= come for end in ends)
+    found += plan.up_to(total, ended=True)
+    spans = [(a, min(b, total)) for a, b in pairwise([0, *ends]) if a < total]
+    assert found == [
+        Window(max(0, start - left), start, end, min(end + right, total)) for start, end in spans
+    ]
 
 
 def frames_until_final(params: SamplingParams, block_frames: int) -> list[int]:

@@ -1,12 +1,16 @@
-"""An engine whose steps and chunks are recorded, over one pool, speaks as one that records none."""
+"""A service that plays its steps and chunks, over one pool, speaks as one that calls them.
 
-import asyncio
+They are played from tape, and between two plays the temporaries of every recording are spoilt.
+"""
+
 import gc
 import weakref
-from collections.abc import Sequence
-from contextlib import aclosing, closing
-from typing import Any
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any, ClassVar
 
+import httpx
 import numpy as np
 import pytest
 import torch
@@ -15,117 +19,121 @@ from app.engine.admission import Capacity
 from app.engine.backend import synthesizer
 from app.engine.backend.options import ModelOptions
 from app.engine.backend.synthesizer import Synthesizer
-from app.engine.engine import SpeechEngine
-from app.engine.job import AudioChunk, Samples, SpeechJob, SpeechResult
+from app.engine.job import SpeechJob
 from app.engine.memory import Memory
-from app.engine.serving.options import EngineOptions
 from app.engine.sound.decoder import SoundDecoder
 from app.engine.sound.recording import ChunkSizes, RecordedChunks
-from app.engine.sound.utterance import SoundUtterance
-from app.main import load_synthesizer
+from app.main import create_app, load_synthesizer
 from app.settings import Settings
-from models.checkpoints import SpeechModel
 from models.config import KvCacheDtype
-from models.cuda.graphs import Recorder
-from models.stack.paged_cache import PagePool
 from samplers.knobs.params import SamplingParams
+from tests.app.tools.answers import report_of
+from tests.app.tools.live_client import live
+from tests.app.tools.serving import served
+from tests.capture.tape import Tape
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("sorted_as_on_a_gpu")]
 
-TEXTS = ("One, two. Three, four, five!", "Hello there.", "So, [pause:0.3s] it was. Well.", "Ten.")
-KNOBS: list[dict[str, Any]] = [
-    {}, {"nar_temperature": 1.0}, {"nar_cfg_strength": 2.0}, {"nar_levels": 0},
+POOL_BYTES = 8 << 20
+TEXT = "One, two. [pause:0.3s] Four, five!"
+REQUESTS: list[dict[str, Any]] = [
+    {},
+    {"nar_temperature": 1.0, "temperature": 0.8, "top_k": 40, "repetition_penalty": 1.2},
+    {"nar_cfg_strength": 2.0, "cfg_strength": 1.5, "speed": 1.5},
+    {"nar_levels": 0, "dry_multiplier": 0.8},
+    {"nar_levels": 3, "nar_decision": "mean", "entropix": True},
+    {"best_of": 3, "max_duration_s": 0.5},
+    {"beam_width": 3, "max_duration_s": 0.5},
+    {"backtrack": True, "backtrack_max_silence": 20, "context_utterances": 1},
 ]  # fmt: skip
-CPU = torch.device("cpu")
 
 
-def recorded(speech: SpeechModel, pool: PagePool) -> RecordedChunks:
-    sizes = ChunkSizes(rows=(1, 6), columns=512)
-    return RecordedChunks(speech, pool, Recorder(CPU).record, sizes, warm_ups=0)
+class OnTape(Tape):
+    """A recorder of a start, whose every recording is made then."""
+
+    failed = ()
 
 
-def jobs() -> list[SpeechJob]:
-    return [
-        SpeechJob(f"{number}", text, SamplingParams(seed=number, **knobs), max_duration_s=3.0)
-        for number, (text, knobs) in enumerate(zip(TEXTS, KNOBS, strict=True))
-    ]
+class Counting:
+    """A recorder that counts, and has functions called."""
+
+    made: ClassVar[list[Any]] = []
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        self.failed: list[str] = []
+
+    def record(self, function: Any, **_: Any) -> Any:
+        self.made.append(function)
+        return function
 
 
-def loaded(toy: Any) -> Synthesizer:
-    return Synthesizer.load(ModelOptions(toy, "cpu", threads=1, max_text_chars=200))
+def on_a_gpu(patch: pytest.MonkeyPatch, recorder: Any, *, kept: KvCacheDtype = "auto") -> None:
+    """Have services do on the CPU what they do on a GPU, with few sizes of recordings."""
+
+    def recorded(backend: Synthesizer, speech: Any, pool: Any) -> RecordedChunks:
+        sizes = ChunkSizes(rows=(2,), columns=512, streams=9)
+        return RecordedChunks(speech, pool, recorder().record, sizes, warm_ups=0)
+
+    patch.setattr(synthesizer, "memory_of", lambda model, *_: Memory(model, POOL_BYTES, kept))
+    patch.setattr(synthesizer, "Recorder", recorder)
+    patch.setattr(Synthesizer, "_record_chunks", recorded)
+    patch.setattr(SoundDecoder, "ready", SoundDecoder.warm_up)
 
 
-@pytest.fixture
-def backend(toy: Any, monkeypatch: pytest.MonkeyPatch) -> Synthesizer:
-    """A backend that does on the CPU what it does on a GPU."""
-    monkeypatch.setattr(synthesizer, "memory_of", lambda model, *_: Memory(model, 8 << 20))
-    backend = loaded(toy)
-    assert backend._memory is not None
-    decoder = SoundDecoder(backend._speech, backend._memory.pool, recorded)
-    backend._sound_decoder = decoder
-    decoder.warm_up()
-    return backend
+def settings_of(toy: Path, **rest: Any) -> Settings:
+    fields = {"model": str(toy), "device": "cpu", "weights": "float32", "threads": 1, "slots": 4}
+    return Settings(**fields | rest)
 
 
-def joined(chunks: Sequence[AudioChunk]) -> tuple[Samples, SpeechResult]:
-    result = chunks[-1].result
-    assert result is not None
-    return np.concatenate([chunk.samples for chunk in chunks]), result
+@pytest.fixture(scope="module")
+def called(toy: Path) -> Iterator[httpx.Client]:
+    with served(create_app(settings_of(toy))) as client:
+        yield client
 
 
-@pytest.fixture
-def together(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many chunks were made at once, each time."""
-    made: list[int] = []
-    right = SoundDecoder.make_together
-
-    def make_together(
-        decoder: SoundDecoder, utterances: Sequence[SoundUtterance]
-    ) -> Sequence[SoundUtterance]:
-        found = right(decoder, utterances)
-        made.append(len(found))
-        return found
-
-    monkeypatch.setattr(SoundDecoder, "make_together", make_together)
-    return made
+@pytest.fixture(scope="module")
+def played(toy: Path) -> Iterator[httpx.Client]:
+    with pytest.MonkeyPatch.context() as patch:
+        on_a_gpu(patch, OnTape)
+        with served(create_app(settings_of(toy))) as client:
+            yield client
 
 
-async def test_speech_is_the_same_and_a_job_that_is_given_up_disturbs_no_other(
-    toy: Any, backend: Synthesizer, together: list[int], monkeypatch: pytest.MonkeyPatch
+def spoken(client: httpx.Client, knobs: dict[str, Any]) -> Iterator[tuple[str, bytes]]:
+    """Yield codes and sound of a request whole, streamed, and over a socket."""
+    fields = {"seed": 1, "max_duration_s": 2.0} | knobs
+    for streamed in (False, True):
+        wanted = fields | {"input": TEXT, "response_format": "pcm", "stream": streamed}
+        answer = client.post("/tts", json=wanted)
+        assert answer.status_code == 200, answer.text
+        yield report_of(client, answer)["codes_sha256"], answer.content
+    with live(client) as session:
+        said = session.say(TEXT[:9], TEXT[9:], **fields)
+        yield said["codes_sha256"], session.sound
+
+
+@pytest.mark.parametrize("knobs", REQUESTS, ids=str)
+def test_a_request_has_the_same_codes_and_sound_played_and_called_in_every_manner(
+    called: httpx.Client, played: httpx.Client, knobs: dict[str, Any]
 ) -> None:
-    monkeypatch.setattr(synthesizer, "memory_of", lambda *_: None)
-    plain = loaded(toy)
-    expected = [joined([*plain.speak(plain.plan(job))]) for job in jobs()]
-    assert backend.chunks_at_once == 6
-
-    async def speak(job: SpeechJob) -> tuple[Samples, SpeechResult]:
-        async with aclosing(engine.submit(job)) as chunks:
-            return joined([chunk async for chunk in chunks])
-
-    async def leave() -> None:
-        async with aclosing(engine.submit(SpeechJob("left", TEXTS[0], SamplingParams()))) as chunks:
-            async for _ in chunks:
-                return
-
-    async with SpeechEngine(
-        lambda: backend, EngineOptions(max_queue=20, request_timeout_s=300.0, slots=12)
-    ) as engine:
-        await engine.wait_ready()
-        left = asyncio.gather(leave(), leave())
-        found = await asyncio.gather(*map(speak, jobs()))
-        await left
-        told = backend.cache_bytes
-        assert told["level_0"] == 0  # in use, now that all have ended
-        assert 0 < told["prefixes"] < told["used"] < told["pool"] <= 8 << 20
-
-    for (samples, result), (sound, wanted) in zip(found, expected, strict=True):
-        assert result.codes_sha256 == wanted.codes_sha256
-        assert samples.shape == sound.shape
-        assert np.abs(samples - sound).max() <= 1e-5 * np.abs(sound).max()
-    assert max(together) >= 1  # how many wait at once is a matter of time
+    (codes, sound), *others = [*spoken(called, knobs), *spoken(played, knobs)]
+    assert sound
+    for other, heard in others:
+        assert other == codes
+        first, second = (np.frombuffer(one, "<i2").astype(int) for one in (sound, heard))
+        assert np.abs(first - second).max() <= 1  # a step of PCM
 
 
-def test_what_was_recorded_goes_with_the_weights_and_comes_back(backend: Synthesizer) -> None:
+def job(text: str = "Hello there.") -> SpeechJob:
+    return SpeechJob("a job", text, SamplingParams(seed=1), max_duration_s=1.0)
+
+
+def test_what_was_recorded_goes_with_the_weights_and_comes_back(
+    toy: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    on_a_gpu(monkeypatch, Counting)
+    backend = Synthesizer.load(ModelOptions(toy, "cpu", threads=1, max_text_chars=200))
+    backend.prepare_sound()
     decoder, memory = backend._sound_decoder, backend._memory
     assert isinstance(decoder, SoundDecoder)
     assert memory is not None
@@ -139,49 +147,32 @@ def test_what_was_recorded_goes_with_the_weights_and_comes_back(backend: Synthes
     del held, batch
     gc.collect()
     assert pool() is None
-    _, result = joined([*backend.speak(backend.plan(jobs()[1]))])
+    assert backend.spoken(job()).frames
     assert decoder.recorded is not None
     assert decoder.pool is memory.held
-    assert result.frames
 
 
-def test_of_a_service_with_8_bits_a_request_has_the_codes_alone_that_it_has_among_others(
-    toy: Any, monkeypatch: pytest.MonkeyPatch
+def test_with_8_bits_a_request_has_the_codes_alone_that_it_has_among_others(
+    toy: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def memory_of(model: Any, _: object, dtype: KvCacheDtype) -> Memory:
-        return Memory(model, 8 << 20, dtype)
-
-    monkeypatch.setattr(synthesizer, "memory_of", memory_of)
-    settings = Settings(
-        model=str(toy), device="cpu", weights="float32", threads=1, kv_cache_dtype="int8"
-    )
-    backend = load_synthesizer(settings)
-    alone = [backend.spoken(job) for job in jobs()[:2]]
+    on_a_gpu(monkeypatch, Counting, kept="int8")
+    backend = load_synthesizer(settings_of(toy, kv_cache_dtype="int8"))
+    alone = [backend.spoken(job(text)) for text in ("Hello there.", "Ten.")]
     assert backend._memory is not None
     assert backend._memory.pool().keys[0].dtype == torch.int8
     assert all(result.frames for result in alone)
     assert backend.check_deterministic()
-    assert [backend.spoken(job).codes_sha256 for job in jobs()[:2]] == [
-        result.codes_sha256 for result in alone
-    ]
+    again = [backend.spoken(job(text)) for text in ("Hello there.", "Ten.")]
+    assert [one.codes_sha256 for one in again] == [one.codes_sha256 for one in alone]
 
 
-def test_a_start_makes_at_most_50_recordings(
-    backend: Synthesizer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made: list[Any] = []
-
-    def record(function: Any, **_: Any) -> Any:
-        made.append(function)
-        return function
-
-    class Counting:
-        def __init__(self, *_: Any) -> None:
-            self.record, self.failed = record, ()
-
-    monkeypatch.setattr(synthesizer, "Recorder", Counting)
-    assert backend._memory is not None
-    RecordedChunks(backend._speech, backend._memory.pool(), record, warm_ups=0)
+def test_a_start_makes_at_most_50_recordings(toy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    right = Synthesizer._record_chunks
+    on_a_gpu(monkeypatch, Counting)
+    monkeypatch.setattr(Synthesizer, "_record_chunks", right)
+    backend = Synthesizer.load(ModelOptions(toy, "cpu", threads=1, max_text_chars=200))
+    Counting.made.clear()
+    backend.prepare_sound()
     assert backend.check_deterministic()
     with closing(backend.measure(Capacity(), 20)):
-        assert 40 < len(made) <= 50
+        assert 40 < len(Counting.made) <= 50

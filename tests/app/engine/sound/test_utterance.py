@@ -14,9 +14,8 @@ from torch import Tensor
 
 from app.engine.errors import GenerationFailed
 from app.engine.job import Samples
-from app.engine.sound.chunks import Chunks
+from app.engine.sound.chunks import chunks_of
 from app.engine.sound.decoder import SoundDecoder
-from app.engine.sound.levels import Window, Windows
 from app.engine.sound.utterance import ChunkDecoder
 from app.engine.utterance import UtteranceInput
 from models.checkpoints import SpeechModel
@@ -235,29 +234,6 @@ def by_hand(
     return codes
 
 
-@given(
-    st.integers(0, 60),
-    st.integers(1, 70),
-    st.integers(0, 30),
-    st.integers(0, 30),
-    st.lists(st.integers(0, 60), max_size=8),
-)
-def test_windows_tile_the_utterance_however_its_frames_come(total, size, left, right, counts):
-    windows, plan = [], Windows(size, left, right)
-    for count in sorted(min(count, total) for count in counts):
-        for window in plan.up_to(count, ended=False):
-            assert window.end + right <= count
-            windows.append(window)
-    windows += plan.up_to(total, ended=True)
-    starts = range(0, total, size)
-    assert windows == [
-        Window(
-            max(0, start - left), start, min(start + size, total), min(start + size + right, total)
-        )
-        for start in starts
-    ]
-
-
 @pytest.mark.parametrize("knobs", [GREEDY, DRAWN | GUIDED, GREEDY | {"nar_levels": 3}], ids=str)
 @pytest.mark.parametrize(
     "shape",
@@ -295,8 +271,8 @@ def codec(request: pytest.FixtureRequest) -> Encodec:
 
 
 def decoded(codec: Encodec, codes: Tensor) -> np.ndarray:
-    chunks, decoder = Chunks(BLOCK), ChunkDecoder(codec, BLOCK)
-    samples = [decoder.push(chunk) for chunk in [*chunks.push(codes), chunks.rest()]]
+    chunks, decoder = chunks_of(BLOCK).up_to(len(codes), ended=True), ChunkDecoder(codec, BLOCK)
+    samples = [decoder.push(codes[one.start : one.end]) for one in chunks]
     return np.concatenate([*samples, decoder.finish()])
 
 

@@ -1,138 +1,85 @@
-"""Inputs of the kernels, and by how much a kernel differs from its reference on them."""
+"""Sizes that the kernels are tried in, and what calls a kernel itself, by the name of its operator.
 
-from collections.abc import Callable
-from itertools import starmap
-from typing import Any, NamedTuple
+On a CPU it runs in Triton's interpreter, which takes milliseconds an operator: few programs share
+positions out there.
+"""
 
+from collections.abc import Callable, Iterator
+from importlib import import_module
+from types import ModuleType
+from typing import Any
+
+import pytest
 import torch
 from torch import Tensor
 
-from models.cuda.kernels import reference
-from models.cuda.kernels.reference import LEVELS, in_8_bits
+from models.config import ModelConfig
+from models.cuda.kernels import check, operators, reference, sharing
 from models.cuda.kernels.sharing import PAGE
 
-Kernel = Callable[..., Any]
-
-CLOSE = {torch.float32: 2e-6, torch.bfloat16: 2**-7}
-"""Of entries of about 1, a share of the largest: float32's products are summed in another order;
-bfloat16 has 8 bits, and a kernel rounds once where operators round two or three times."""
-
-
-STEP = 1 / LEVELS
-"""Of 8 bits: where kernel and reference round to neighbours in bfloat16, integers may be too."""
+CLOSE = {torch.float32: 2e-6, torch.bfloat16: 2**-6}
+"""Of the largest entry: float32's products are summed in another order; bfloat16 has 8 bits, a
+kernel rounds once where operators round two or three times, and integers of 8 bits that are made of
+such numbers may be neighbours."""
 
 
-def difference(found: Tensor, expected: Tensor) -> float:
-    """Return the largest difference as a share of the largest entry; infinite if NaN differ."""
-    found, expected = found.double().cpu(), expected.double().cpu()
-    if not torch.equal(found.isnan(), expected.isnan()):
-        return float("inf")
-    largest = max(1.0, expected.nan_to_num().abs().max().item())
-    return (found - expected).nan_to_num().abs().max().item() / largest
+def size(heads: int, kv_heads: int, head_dim: int, **rest: Any) -> ModelConfig:
+    return ModelConfig(
+        width=heads * head_dim, heads=heads, kv_heads=kv_heads, layers=1, phonemes=("a",),
+        **{"ffn": 96, "codes": 99, "norm_eps": 1e-2} | rest,
+    )  # fmt: skip
 
 
 def normal(*shape: int, seed: int = 0) -> Tensor:
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
 
 
-class Attending(NamedTuple):
-    """New positions of some sequences.
-
-    Attributes:
-        lengths: What each sequence held before.
-        new: New positions of each.
-        block: How many of these see each other.
-        heads: Of queries.
-        kv_heads: Of keys.
-        head_dim: Entries of a head.
-        columns: Positions of all pages of a sequence.
-    """
-
-    lengths: tuple[int, ...]
-    new: int = 1
-    block: int = 1
-    heads: int = 4
-    kv_heads: int = 2
-    head_dim: int = 16
-    columns: int = 256
+USUAL = size(6, 2, 10)
+SIZES = {
+    "usual": USUAL,
+    "one head each": size(3, 3, 16, activation="silu", ffn=1500),
+    "many heads of one": size(8, 1, 32, norm_eps=1e-6, codes=1024),
+    "odd sizes": size(5, 1, 12, activation="silu", ffn=7),
+}
 
 
-def seen_by(case: Attending) -> Tensor:
-    own = torch.arange(case.new)
-    reach = ((own // case.block + 1) * case.block).clamp(max=case.new)
-    return torch.tensor(case.lengths)[:, None] + reach
+def module_of(name: str) -> ModuleType:
+    return import_module(f"models.cuda.kernels.{operators.MODULES[name]}")
 
 
-def spoilt(memory: Tensor, held: Tensor) -> Tensor:
-    """Return keys and values with NaN where nothing is held; in int8 the scales are."""
-    if memory.dtype != torch.int8:
-        return memory.masked_fill(~held[:, None, None], torch.nan)
-    memory = memory.clone()
-    for rows in memory:
-        reference.integers_and_scales(rows)[1][~held] = torch.nan
-    return memory
+def kernel_of(name: str, module: ModuleType | None = None) -> Callable[..., Any]:
+    """Return a kernel; what attention does not see is NaN for it: it must not even be read."""
+    kernel: Callable[..., Any] = getattr(module or module_of(name), name)
+
+    def attend(queries: Tensor, keys: Tensor, values: Tensor, seen: Tensor, pages: Tensor) -> Any:
+        held = torch.zeros(len(keys), dtype=torch.bool, device=keys.device)
+        for row, own in zip(pages, seen.amax(1).tolist(), strict=True):
+            places = row[:, None] * PAGE + torch.arange(PAGE, device=row.device)
+            held[places.flatten()[:own]] = True
+        return kernel(queries, _spoilt(keys, held), _spoilt(values, held), seen, pages)
+
+    return attend if name == "attend" else kernel
 
 
-def attention_differs(
-    attend: Kernel,
-    case: Attending,
-    dtype: torch.dtype,
-    device: torch.device,
-    *,
-    eight: bool = False,
-) -> float:
-    """Return by how much attention differs from the reference.
-
-    What no sequence sees is NaN for the kernel: it must not even be read.
-    """
-    batch, seen = len(case.lengths), seen_by(case)
-    queries = normal(batch * case.new, case.heads, case.head_dim).to(dtype)
-    count = batch * case.columns // PAGE
-    pages = torch.randperm(count + 3, generator=torch.Generator().manual_seed(1))[:count]
-    pages = pages.view(batch, -1)
-    memory = normal(2, (count + 3) * PAGE, case.kv_heads, case.head_dim, seed=2).to(dtype)
-    memory = in_8_bits(memory) if eight else memory
-    held = torch.zeros(len(memory[0]), dtype=torch.bool)
-    for row, own in zip(pages, seen.amax(1).tolist(), strict=True):
-        held[(row[:, None] * PAGE + torch.arange(PAGE)).flatten()[:own]] = True
-    given = spoilt(memory, held).to(device)
-    expected = reference.attend(queries, memory[0], memory[1], seen, pages)
-    found = attend(queries.to(device), *given, seen.to(device), pages.to(device))
-    return difference(found, expected)
+def _spoilt(rows: Tensor, held: Tensor) -> Tensor:
+    """Return keys or values with NaN where nothing is held; in int8 the scales are."""
+    rows = rows.clone()
+    spoilt = reference.integers_and_scales(rows)[1] if rows.dtype == torch.int8 else rows
+    spoilt[~held] = torch.nan
+    return rows
 
 
-class Storing(NamedTuple):
-    """New positions that are stored."""
-
-    rows: int
-    heads: int
-    kv_heads: int
-    head_dim: int
-    broken: bool = False
+@pytest.fixture
+def few_programs(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (check, sharing):
+        monkeypatch.setattr(module, "PROGRAMS", 8)
 
 
-def storing_differs(
-    store: Kernel,
-    case: Storing,
-    dtype: torch.dtype,
-    device: torch.device,
-    *,
-    eight: bool = False,
-) -> float:
-    """Return by how much queries, keys and values differ from the reference's."""
-    rows, heads, kv_heads, head_dim, broken = case
-    qkv = normal(rows, heads + 2 * kv_heads, head_dim).to(dtype)
-    if broken:
-        qkv[0, heads, 1], qkv[-1, -1, 0] = torch.nan, torch.inf
-    angles = normal(rows, 1, head_dim // 2, seed=1)
-    rotations = torch.polar(torch.ones_like(angles), angles)
-    places = torch.randperm(2 * rows, generator=torch.Generator().manual_seed(2))[:rows]
-    memory = normal(2, 2 * rows, kv_heads, head_dim, seed=3).to(dtype)
-    memory = in_8_bits(memory) if eight else memory
-    results = []
-    for run, place in ((store, device), (reference.store, torch.device("cpu"))):
-        own = memory.to(place, copy=True)
-        given = qkv.to(place, copy=True), rotations.to(place), own[0], own[1], places.to(place)
-        queries = run(*given)
-        results.append([queries, *map(reference.floats, own)])
-    return max(starmap(difference, zip(*results, strict=True)))
+def distances(
+    name: str, config: ModelConfig, dtype: torch.dtype, module: ModuleType | None = None
+) -> Iterator[float]:
+    """Yield by how much a kernel differs from its reference, of each that a start tries."""
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    kernel, expected = kernel_of(name, module), operators.reference_of(name)
+    for given in check.inputs_of(config, device, dtype)[name]():
+        yield check.distance(kernel, expected, given)

@@ -21,10 +21,8 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
 from models.cuda.kernels.attention import attend_kernel, combine_kernel
-from models.cuda.kernels.gated import gated_kernel
-from models.cuda.kernels.norm import norm_kernel
+from models.cuda.kernels.layers import gated_kernel, norm_kernel, store_kernel
 from models.cuda.kernels.plain import ROUNDS, begin_kernel, draw_kernel
-from models.cuda.kernels.rotation import store_kernel
 
 CUOBJDUMP = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
 TURING, AMPERE, HOPPER, BLACKWELL = 75, 80, 90, 100
@@ -45,7 +43,7 @@ def kernels(kind: str) -> Iterator[tuple[Any, dict[str, str], dict[str, Any]]]:
         }  # fmt: skip
     given = {"seen": "*i64", "pages": "*i64", "parts": "*fp32", "scale": "fp32"}
     tile = 64 if kind == "bf16" else 16
-    tiles = ((16, 16, 1), (16, 8, 1), (16, 1, 4), (tile, 1, 1))
+    tiles = ((16, 16, 1), (16, 1, 4), (tile, 1, 1))
     for (rows, shares, group), held in product(tiles, formats):
         yield attend_kernel, given | held, {
             "GROUP": group, "KV_HEADS": 16 // group, "HEAD_DIM": 64, "SHARES": shares,

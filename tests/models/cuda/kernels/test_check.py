@@ -1,4 +1,4 @@
-"""A kernel that does not compute what torch does is left to torch."""
+"""Each kernel computes what torch's operators do; one that does not is left to torch."""
 
 import logging
 from typing import Any
@@ -7,17 +7,49 @@ import pytest
 import torch
 from torch import Tensor
 
-from models.cuda.kernels import operators, reference
-from models.cuda.kernels.check import differ, usable
-from models.cuda.kernels.choice import FUSED, NAMES, TORCH
-from samplers.ar import plain
-from tests.models.stack.stacks import CONFIG
+pytest.importorskip("triton")
 
+from models.cuda.kernels import operators, reference
+from models.cuda.kernels.check import distance, usable
+from models.cuda.kernels.operators import FUSED, NAMES, TORCH
+from models.cuda.kernels.sharing import sharing
+from samplers.ar import plain
+from tests.models.cuda.kernels.cases import CLOSE, SIZES, USUAL, distances, few_programs
+
+__all__ = ["few_programs"]
 CPU = torch.device("cpu")
+FLOAT, NARROW = torch.float32, torch.bfloat16
+SLOW = {"many heads of one", "odd sizes"}
+
+
+@pytest.mark.usefixtures("without_gradients", "few_programs")
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # NumPy's, of NaN and wrapping
+@pytest.mark.parametrize("dtype", [FLOAT, NARROW])
+@pytest.mark.parametrize(
+    "size", [pytest.param(one, marks=pytest.mark.slow if one in SLOW else ()) for one in SIZES]
+)
+@pytest.mark.parametrize("name", NAMES)
+def test_a_kernel_computes_what_its_reference_does_and_reads_nothing_that_is_not_seen(
+    name: str, size: str, dtype: torch.dtype
+) -> None:
+    assert max(distances(name, SIZES[size], dtype)) < CLOSE[dtype]
+
+
+@pytest.mark.parametrize("queries", [1, 3, 16, 100, 1000])
+@pytest.mark.parametrize("columns", [1, 64, 256, 1075, 4096])
+@pytest.mark.parametrize("dtype", [FLOAT, NARROW])
+def test_positions_are_shared_out_only_where_a_card_would_idle(
+    queries: int, columns: int, dtype: torch.dtype
+) -> None:
+    rows, tiles, shares = sharing(queries, 2, 4, columns, dtype)
+    assert rows & (rows - 1) == shares & (shares - 1) == 0
+    assert rows * tiles >= queries > rows * (tiles - 1)
+    assert shares == 1 or (shares * tiles * 8 <= 256 and shares * 128 <= columns)
+    assert sharing(1, 1, 16, 1075, dtype).shares == 8
 
 
 def test_where_all_compute_the_same_all_are_fused() -> None:
-    assert usable(CONFIG, CPU) == FUSED
+    assert usable(USUAL, CPU) == FUSED
     assert str(FUSED) == "fused: norm, gated, store, attend, begin, draw"
     assert str(TORCH) == "fused: none"
 
@@ -31,7 +63,7 @@ def test_one_that_cannot_run_is_left_to_torch_and_told(
 
     monkeypatch.setattr(operators, name, broken)
     with caplog.at_level(logging.WARNING):
-        kernels = usable(CONFIG, CPU)
+        kernels = usable(USUAL, CPU)
     assert kernels.fused == set(NAMES) - {name}
     assert f"{name} is torch's: RuntimeError: no C compiler" in str(kernels)
     assert name in caplog.text
@@ -49,12 +81,15 @@ def test_one_that_computes_something_else_is_left_to_torch(monkeypatch: pytest.M
 
     for own in (attend, draw, store):
         monkeypatch.setattr(operators, own.__name__, own)
-    assert usable(CONFIG, CPU).fused == {"norm", "gated", "begin"}
+    kernels = usable(USUAL, CPU)
+    assert kernels.fused == {"norm", "gated", "begin"}
+    assert "of the largest entry, of [4, 6, 10]" in kernels.failed["attend"]
 
 
-def test_results_differ_if_more_than_their_type_allows() -> None:
-    x = torch.linspace(-1, 1, 9)
-    assert not differ(x, x + 1e-6, torch.float32)
-    assert "differs by 0.001" in differ(x, x + 1e-3, torch.float32)
-    assert not differ(x, x + 1e-3, torch.bfloat16)
-    assert "NaN" in differ(x, x.masked_fill(x > 0, torch.nan), torch.float32)
+def test_the_distance_is_a_share_of_the_largest_entry_of_results_and_of_what_is_changed() -> None:
+    x, broken = torch.linspace(-4, 4, 9), torch.tensor([1.0, torch.nan])
+    assert distance(lambda x: x + 1e-2, lambda x: x, (x,)) == pytest.approx(1e-2 / 4, rel=1e-3)
+    assert distance(lambda x: x.add_(1), lambda x: x + 1, (x,)) == pytest.approx(1 / 4)
+    assert distance(lambda x: (x, x > 0), lambda x: (x, x >= 0), (x,)) == torch.inf
+    assert distance(lambda x: x, lambda x: x.nan_to_num(), (broken,)) == torch.inf
+    assert distance(lambda x: x / 0, lambda x: -x / 0, (x,)) == torch.inf

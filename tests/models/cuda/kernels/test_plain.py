@@ -153,21 +153,6 @@ def assert_same(one: State, results: Tensor, other: State, expected: Tensor) -> 
         assert torch.equal(one.codes[row, :held].cpu(), other.codes[row, :held])
 
 
-def fed_alike(begin: Any, seed: int, device: torch.device) -> bool:
-    """Return whether rows are fed what operators feed."""
-    pages = torch.randint(999, (ROWS, 12), generator=torch.Generator().manual_seed(seed))
-    found, expected = (
-        run(state.numbers, state.codes, state.lengths, pages.to(state.codes.device), 8)
-        for run, state in ((begin, rows_of(seed).on(device)), (plain.begin, rows_of(seed)))
-    )
-    return all(torch.equal(one.cpu(), two) for one, two in zip(found, expected, strict=True))
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_rows_are_fed_what_operators_feed(seed: int, device: torch.device) -> None:
-    assert fed_alike(kernel.begin, seed, device)
-
-
 @pytest.mark.parametrize("seed", range(8))
 @pytest.mark.parametrize("is_light", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_rows_are_drawn_as_by_the_sampler(seed: int, is_light: bool, device: torch.device) -> None:
