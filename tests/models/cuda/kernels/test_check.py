@@ -19,7 +19,7 @@ from tests.models.cuda.kernels.cases import CLOSE, SIZES, USUAL, distances, few_
 __all__ = ["few_programs"]
 CPU = torch.device("cpu")
 FLOAT, NARROW = torch.float32, torch.bfloat16
-SLOW = {"many heads of one", "odd sizes"}
+SLOW = {*SIZES} - {"usual"}
 
 
 @pytest.mark.usefixtures("without_gradients", "few_programs")
@@ -83,7 +83,7 @@ def test_one_that_computes_something_else_is_left_to_torch(monkeypatch: pytest.M
         monkeypatch.setattr(operators, own.__name__, own)
     kernels = usable(USUAL, CPU)
     assert kernels.fused == {"norm", "gated", "begin"}
-    assert "of the largest entry, of [4, 6, 10]" in kernels.failed["attend"]
+    assert "of the largest entry, of [128, 6, 10]" in kernels.failed["attend"]
 
 
 def test_the_distance_is_a_share_of_the_largest_entry_of_results_and_of_what_is_changed() -> None:
