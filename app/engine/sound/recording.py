@@ -7,10 +7,10 @@ Everything is recorded at the start, one function for each number of rows, of fr
 *light* has greedy levels without guidance, *full* has everything.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import product
 from time import perf_counter
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import torch
@@ -257,10 +257,11 @@ class RecordedChunks:
         model, rows, levels = self._model, len(results), self._model.config.levels
         table, reach = self._table[:rows], self._reach[:frames]
         kind = (drawing.light if light else drawing.full)(levels - 1)
+        fields: Mapping[str, Any] = self._row.fields or {}
 
         def field(name: str) -> Tensor:
             """Return the view ``[rows, ...]`` of what each row says."""
-            own, offset = (self._row.fields or {})[name][:2]
+            own, offset = fields[name][:2]
             part = table[:, offset // 8 : (offset + own.itemsize) // 8]
             part = part.view(torch.float64) if own.base.kind == "f" else part
             return part.view(-1, *own.shape) if own.shape else part[:, 0]

@@ -81,7 +81,13 @@ def on_a_gpu(patch: pytest.MonkeyPatch, recorder: Any, *, kept: KvCacheDtype = "
 
 
 def settings_of(toy: Path, **rest: Any) -> Settings:
-    fields = {"model": str(toy), "device": "cpu", "weights": "float32", "threads": 1, "slots": 4}
+    fields: dict[str, Any] = {
+        "model": str(toy),
+        "device": "cpu",
+        "weights": "float32",
+        "threads": 1,
+        "slots": 4,
+    }
     return Settings(**fields | rest)
 
 
