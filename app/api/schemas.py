@@ -4,6 +4,7 @@ Loads without torch. A `SpeechRequest` is a `SamplingParams`, so no knob is repe
 or unsupported fields are refused, never ignored.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Annotated, Any, Final, Literal, Self
 
@@ -12,19 +13,20 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    TypeAdapter,
     ValidationInfo,
     WithJsonSchema,
     field_validator,
 )
+from pydantic_core import to_json
 
 from app.audio.formats import MEDIA_TYPES, STREAMED, AudioFormat, ResponseFormat, SampleRate
 from app.engine.job import (
-    FinishReason,
     SpeechJob,
     SpeechResult,
     Timestamps,
-    Timings,
     UtteranceText,
+    WordTimes,
 )
 from samplers.knobs.knob import ui
 from samplers.knobs.params import SamplingParams
@@ -285,22 +287,24 @@ class Usage(BaseModel):
         return cls(input_tokens=phonemes, output_tokens=frames, total_tokens=phonemes + frames)
 
 
-class SpeechDone(BaseModel):
-    """The last event or message of a speech."""
+_HEARD: Final[Mapping[str, TypeAdapter[Any]]] = {
+    "words": TypeAdapter(list[WordTimes]),
+    "utterances": TypeAdapter(list[UtteranceText]),
+}
 
-    type: Literal["speech.audio.done", "response.done"]
-    response_id: str = Field(description="Id for GET /v1/audio/speech/{id}.")
-    finish_reason: FinishReason
-    seed: int | None = Field(description="Null if it ended before it started.")
-    codes_sha256: str | None = Field(description="Null if it did not complete.")
-    audio_s: float = Field(description="Seconds of audio sent.")
-    audio_bytes: int = Field(0, description="Bytes of audio sent.")
-    first_audio_s: float | None = Field(
-        None, description="Seconds from the first text accepted to the first audio sent."
-    )
-    timings: Timings | None
-    usage: Usage
-    utterances: list[UtteranceText] = Field(description="Those of the sentences that completed.")
+
+def message(kind: str, speed: float = 1.0, **fields: Any) -> bytes:
+    """Return an event of a stream or a message of a session as JSON.
+
+    Args:
+        kind: Its `type`.
+        speed: Of the playback: `words` and `utterances` are written with the times at it.
+        fields: The others, in order.
+    """
+    for name in _HEARD.keys() & fields.keys():
+        heard = [one.at_speed(speed) for one in fields[name]]
+        fields[name] = _HEARD[name].dump_python(heard, mode="json")
+    return to_json({"type": kind, **fields}, inf_nan_mode="null")
 
 
 class PhonemesRequest(BaseModel):

@@ -10,7 +10,6 @@ from time import monotonic
 from typing import Any
 from uuid import uuid4
 
-from pydantic import BaseModel
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from app.api.errors import TooManySessions
@@ -18,6 +17,7 @@ from app.api.gate.admission import Admission
 from app.api.gate.limits import pace
 from app.api.reports.recent import Failure, RecentSpeeches
 from app.api.reports.writer import ReportWriter
+from app.api.schemas import message
 from app.audio.rendering import OutputOptions, RenderPool, StreamRenderer, split_portions
 from app.engine.admission import Places
 from app.engine.continued import GrowingSpeech
@@ -50,9 +50,9 @@ class LiveSocket:
         self._stall_timeout_s = stall_timeout_s
         self._lock = asyncio.Lock()
 
-    async def message(self, message: BaseModel) -> None:
-        """Send a WebSocket message as JSON."""
-        await self.text(message.model_dump_json())
+    async def message(self, kind: str, speed: float = 1.0, **fields: Any) -> None:
+        """Send a text frame with JSON; see `app.api.schemas.message`."""
+        await self.text(message(kind, speed, **fields).decode())
 
     async def text(self, text: str) -> None:
         """Send a text frame."""
@@ -67,7 +67,7 @@ class LiveSocket:
         with suppress(ClientGone):
             await self.send({"type": "websocket.close", "code": code, "reason": reason})
 
-    async def send(self, message: Any) -> None:
+    async def send(self, sent: Any) -> None:
         """Send a message as the connection takes it.
 
         Raises:
@@ -75,7 +75,7 @@ class LiveSocket:
         """
         try:
             async with asyncio.timeout(self._stall_timeout_s), self._lock:
-                await self._write(message)
+                await self._write(sent)
         except TimeoutError:
             raise ClientGone("it does not read") from None
         except (WebSocketDisconnect, RuntimeError, OSError) as error:  # it has disconnected

@@ -5,7 +5,7 @@ and `response.done`. Unknown messages and fields are refused, never ignored.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
@@ -23,7 +23,7 @@ from app.api.live.session import WebSocketSession, serve_session
 from app.api.live.speech import LiveSocket, LiveSpeech, Services, SpeechMessages
 from app.api.reports.writer import ReportWriter, utterance_pieces
 from app.api.requests import check_model, cleaned, ignored_fields, model_names
-from app.api.schemas import ErrorDetail, SpeechDone, SpeechOptions, Usage
+from app.api.schemas import ErrorDetail, SpeechOptions, Usage
 from app.audio.formats import AudioFormat, file_rate_hz
 from app.engine.errors import InvalidRequest, SpeechError
 from app.engine.interface import Plan
@@ -89,87 +89,16 @@ CLIENT_MESSAGE_TYPES: Final = tuple(
 """Values of `type` that clients may send."""
 
 
-Encoding = Literal["pcm_s16le", "pcm_mulaw", "pcm_alaw"]
-
-
-class FrameFormat(BaseModel):
-    """Format of the binary frames."""
-
-    encoding: Encoding = "pcm_s16le"
-    sample_rate_hz: int
-    channels: Literal[1] = 1
-
-
-ENCODINGS: Final[Mapping[AudioFormat, Encoding]] = {
+ENCODINGS: Final[Mapping[AudioFormat, str]] = {
     "pcm": "pcm_s16le",
     "ulaw": "pcm_mulaw",
     "alaw": "pcm_alaw",
 }
+"""Formats of the binary frames, and what messages call them."""
 
 
-class SessionLimits(BaseModel):
-    """Limits of a session."""
-
-    max_text_chars: int = Field(description="Length of the text of one response.")
-    max_message_bytes: int = Field(description="Size of one message.")
-    idle_timeout_s: float = Field(description="Seconds without messages and without speech.")
-    stall_timeout_s: float = Field(description="Seconds without the client reading.")
-
-
-class SessionCreated(BaseModel):
-    """The first message of a session."""
-
-    type: Literal["session.created"] = "session.created"
-    protocol: Literal["valle.speech.v1"] = PROTOCOL
-    model: str
-    audio: FrameFormat
-    limits: SessionLimits
-
-
-class ResponseCreated(BaseModel):
-    """The response is open for text."""
-
-    type: Literal["response.created"] = "response.created"
-    response_id: str = Field(description="Id for GET /v1/audio/speech/{id}, once it is done.")
-    ignored: list[str] = Field(description="Fields of the request that do nothing.")
-    audio: FrameFormat = Field(description="Format of its binary frames.")
-
-
-class InputTextAck(BaseModel):
-    """A text message was accepted."""
-
-    type: Literal["input_text.ack"] = "input_text.ack"
-    response_id: str
-    sequence: int
-
-
-class ResponseStarted(BaseModel):
-    """Audio follows."""
-
-    type: Literal["response.started"] = "response.started"
-    response_id: str
-    ignored: list[str] = Field(description="Knobs that do nothing, as another is not set.")
-    seed: int
-    preset: str
-    voice: str
-    language: str
-
-
-class ResponseTimestamps(BaseModel):
-    """Words that are heard from the next frame on, or of which more is known now."""
-
-    type: Literal["response.timestamps"] = "response.timestamps"
-    response_id: str
-    words: list[WordTimes]
-
-
-class ErrorMessage(BaseModel):
-    """A message was refused or a response failed; a failed response's `response.done` follows."""
-
-    type: Literal["error"] = "error"
-    response_id: str | None = None
-    sequence: int | None = Field(None, description="Sequence of the message that was refused.")
-    error: ErrorDetail
+def _frames(form: AudioFormat, sample_rate_hz: int) -> dict[str, Any]:
+    return {"encoding": ENCODINGS[form], "sample_rate_hz": sample_rate_hz, "channels": 1}
 
 
 _IDLE_CLOSE = 1000
@@ -188,16 +117,16 @@ class ValleSession(WebSocketSession):
         """Send `session.created`."""
         settings, info = self._settings, self._services.engine.info
         await self._socket.message(
-            SessionCreated(
-                model=info.name,
-                audio=FrameFormat(sample_rate_hz=info.sample_rate_hz),
-                limits=SessionLimits(
-                    max_text_chars=settings.max_text_chars,
-                    max_message_bytes=settings.max_body_bytes,
-                    idle_timeout_s=settings.idle_timeout_s,
-                    stall_timeout_s=settings.stall_timeout_s,
-                ),
-            )
+            "session.created",
+            protocol=PROTOCOL,
+            model=info.name,
+            audio=_frames("pcm", info.sample_rate_hz),
+            limits={
+                "max_text_chars": settings.max_text_chars,
+                "max_message_bytes": settings.max_body_bytes,
+                "idle_timeout_s": settings.idle_timeout_s,
+                "stall_timeout_s": settings.stall_timeout_s,
+            },
         )
 
     async def timed_out(self) -> None:
@@ -269,13 +198,15 @@ class ValleSession(WebSocketSession):
         else:
             speech.growing.end()
         self._sequence += 1
-        await self._socket.message(InputTextAck(response_id=speech.id, sequence=message.sequence))
+        await self._socket.message(
+            "input_text.ack", response_id=speech.id, sequence=message.sequence
+        )
 
     async def _error(self, error: ErrorDetail, sequence: int | None = None) -> None:
         """Send an error message."""
         speech = self.speeches.get(_OPEN)
         await self._socket.message(
-            ErrorMessage(response_id=speech and speech.id, sequence=sequence, error=error)
+            "error", response_id=speech and speech.id, sequence=sequence, error=error
         )
 
 
@@ -298,30 +229,23 @@ class ResponseMessages(SpeechMessages):
         """Send `response.created`."""
         form = self._wanted.response_format
         rate_hz = file_rate_hz(form, self._wanted.sample_rate, self._rate_hz)
-        created = ResponseCreated(
-            response_id=self.id,
-            ignored=self.ignored,
-            audio=FrameFormat(encoding=ENCODINGS[form], sample_rate_hz=rate_hz),
-        )
-        await self._socket.message(created)
+        await self._send("response.created", ignored=self.ignored, audio=_frames(form, rate_hz))
 
     async def started(self, plan: Plan) -> None:
         """Send `response.started`."""
-        started = ResponseStarted(
-            response_id=self.id,
+        await self._send(
+            "response.started",
             ignored=[*idle_knobs(plan.params, self._wanted.model_fields_set)],
             seed=plan.seed,
             preset=plan.params.preset,
             voice=plan.voice.name,
             language=plan.language,
         )
-        await self._socket.message(started)
 
     async def sound(self, sound: bytes, words: Sequence[WordTimes]) -> None:
         """Send `response.timestamps` and a binary frame."""
         if words:
-            times = [one.at_speed(self._wanted.speed) for one in words]
-            await self._socket.message(ResponseTimestamps(response_id=self.id, words=times))
+            await self._send("response.timestamps", words=words)
         if sound:
             await self._socket.audio(sound)
 
@@ -342,13 +266,11 @@ class ResponseMessages(SpeechMessages):
     ) -> None:
         """Send the error, if there is one, and `response.done`."""
         if error is not None:
-            detail = speech_error_detail(error)
-            await self._socket.message(ErrorMessage(response_id=self.id, error=detail))
+            await self._send("error", sequence=None, error=speech_error_detail(error))
         growing = speech.growing
         so_far, plan = growing.result, growing.plan
-        done = SpeechDone(
-            type="response.done",
-            response_id=self.id,
+        await self._send(
+            "response.done",
             finish_reason=result.finish_reason if result else "error" if error else "cancelled",
             seed=plan.seed if plan else None,
             codes_sha256=result.codes_sha256 if result else None,
@@ -357,11 +279,12 @@ class ResponseMessages(SpeechMessages):
             first_audio_s=speech.first_audio_s,
             timings=so_far.timings if so_far else None,
             usage=Usage.counted(growing.phonemes, so_far.frames if so_far else 0),
-            utterances=[
-                one.at_speed(self._wanted.speed) for one in (so_far.utterances if so_far else ())
-            ],
+            utterances=so_far.utterances if so_far else (),
         )
-        await self._socket.message(done)
+
+    async def _send(self, kind: str, **fields: Any) -> None:
+        """Send a message of this response."""
+        await self._socket.message(kind, self._wanted.speed, response_id=self.id, **fields)
 
 
 def _parse_error_detail(error: InvalidRequest | ValidationError) -> ErrorDetail:

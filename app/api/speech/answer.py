@@ -16,11 +16,10 @@ from collections.abc import (
 from contextlib import aclosing
 from functools import partial
 from time import monotonic
-from typing import Any, Final, Literal, TypeVar
+from typing import Any, Final, TypeVar
 
 import numpy as np
 from fastapi import Request, Response
-from pydantic import BaseModel, Field
 from pydantic_core import to_json
 from safetensors.numpy import save
 from starlette.types import Receive, Scope, Send
@@ -32,10 +31,9 @@ from app.api.schemas import (
     EVENT_STREAM,
     NDJSON,
     SAFETENSORS,
-    ErrorDetail,
-    SpeechDone,
     SpeechRequest,
     Usage,
+    message,
 )
 from app.audio.formats import MEDIA_TYPES
 from app.audio.rendering import (
@@ -48,7 +46,7 @@ from app.audio.rendering import (
 from app.engine.admission import Places, stretched
 from app.engine.errors import EngineBusy, InvalidRequest, ReaderStalled, SpeechError
 from app.engine.interface import ModelInfo, Plan
-from app.engine.job import AudioChunk, Codes, SpeechJob, SpeechResult, UtteranceCodes, WordTimes
+from app.engine.job import AudioChunk, Codes, SpeechJob, SpeechResult, UtteranceCodes
 from app.engine.serving.running import SpeechStream
 from models.text.warnings import warnings_of
 from samplers.knobs.needs import doubts, idle_knobs
@@ -107,27 +105,6 @@ class Framing:
         return self.sound(file) + self.done(result, audio_s)
 
 
-class SpeechAudioDelta(BaseModel):
-    """The next bytes of the audio file."""
-
-    type: Literal["speech.audio.delta"] = "speech.audio.delta"
-    audio: str = Field(description="The bytes, in base64.")
-
-
-class SpeechTimestamps(BaseModel):
-    """Words that are heard from the next `speech.audio.delta` on, or of which more is known now."""
-
-    type: Literal["speech.timestamps"] = "speech.timestamps"
-    words: list[WordTimes]
-
-
-class SpeechAudioError(BaseModel):
-    """The speech failed and the file is incomplete; the last event in place of `done`."""
-
-    type: Literal["speech.audio.error"] = "speech.audio.error"
-    error: ErrorDetail
-
-
 class Events(Framing):
     """Server-sent events with the bytes of the file and the times of words."""
 
@@ -135,52 +112,36 @@ class Events(Framing):
         super().__init__(NDJSON if lines else EVENT_STREAM)
         self._speed, self._lines = speed, lines
 
-    def encoded(self, event: BaseModel) -> bytes:
-        """Return an event as it is sent."""
-        return self._line(event.model_dump_json().encode())
-
-    def _line(self, content: bytes) -> bytes:
+    def event(self, kind: str, **fields: Any) -> bytes:
+        """Return an event as it is sent; see `message`."""
+        content = message(kind, self._speed, **fields)
         return content + b"\n" if self._lines else b"data: " + content + b"\n\n"
 
     def before(self, chunk: AudioChunk) -> bytes:
         """Return the event with the words of a chunk, if it has any."""
-        if not chunk.words:
-            return b""
-        words = [one.at_speed(self._speed) for one in chunk.words]
-        return self.encoded(SpeechTimestamps(words=words))
+        return self.event("speech.timestamps", words=chunk.words) if chunk.words else b""
 
     def sound(self, part: bytes) -> bytes:
         """Return the event with the next bytes of the file."""
-        return self.encoded(SpeechAudioDelta(audio=b64encode(part).decode()))
+        return self.event("speech.audio.delta", audio=b64encode(part).decode())
 
     def done(self, result: SpeechResult, audio_s: float) -> bytes:
         """Return the last event of a speech that succeeded; see `Framing.done`."""
-        done = SpeechDone(
-            type="speech.audio.done",
+        return self.event(
+            "speech.audio.done",
+            usage=Usage.of(result),
             response_id=result.job_id,
             finish_reason=result.finish_reason,
             seed=result.seed,
             codes_sha256=result.codes_sha256,
             audio_s=round(audio_s, 6),
             timings=result.timings,
-            usage=Usage.of(result),
-            utterances=[one.at_speed(self._speed) for one in result.utterances],
+            utterances=result.utterances,
         )
-        fields = done.model_dump(mode="json", exclude={"audio_bytes", "first_audio_s"})
-        first = {name: fields.pop(name) for name in ("type", "usage")}  # as OpenAI's events have it
-        return self._line(to_json(first | fields))
 
     def failed(self, error: SpeechError) -> bytes:
         """Return the last event of a speech that failed."""
-        return self.encoded(SpeechAudioError(error=speech_error_detail(error)))
-
-
-class SpeechCodesDelta(BaseModel):
-    """The next frames of an utterance, all levels; they do not change any more."""
-
-    type: Literal["speech.codes.delta"] = "speech.codes.delta"
-    utterance: int = Field(description="Number of the utterance, from 0.")
-    codes: list[list[int]] = Field(description="One list per frame, with its levels in order.")
+        return self.event("speech.audio.error", error=speech_error_detail(error))
 
 
 class WholeCodes(Framing):
@@ -217,7 +178,7 @@ class CodeEvents(Events):
 
     def _delta(self, drawn: UtteranceCodes) -> bytes:
         codes = drawn.codes.tolist()
-        return self.encoded(SpeechCodesDelta(utterance=drawn.utterance, codes=codes))
+        return self.event("speech.codes.delta", utterance=drawn.utterance, codes=codes)
 
 
 def framing_of(wanted: SpeechRequest, accept: str, info: ModelInfo) -> Framing:
@@ -409,7 +370,7 @@ class StreamedSpeech(Response):
         self._result: SpeechResult | None = None
         plan = stream.plan
         assert plan is not None  # known with the first audio
-        headers = opening_headers(plan, output.rate_hz(rate_hz)) | {
+        headers = opening_headers(plan, plan.voice.name, output.rate_hz(rate_hz)) | {
             "X-TTFA-Ms": f"{1000 * answer.first_audio_s:.1f}",
             "X-Accel-Buffering": "no",  # stops nginx from buffering the stream
         }
@@ -492,14 +453,14 @@ async def _disconnected(receive: Receive) -> None:
         pass
 
 
-def opening_headers(plan: Plan, sample_rate_hz: int) -> dict[str, str]:
+def opening_headers(speech: Plan | SpeechResult, voice: str, sample_rate_hz: int) -> dict[str, str]:
     """Return the headers that are known when the first audio is: of a streamed response."""
     return {
-        "X-Seed": str(plan.seed),
-        "X-Preset": plan.params.preset,
-        "X-Voice": plan.voice.name,
-        "X-NAR": plan.nar,
-        "X-Decoder": plan.decoder,
+        "X-Seed": str(speech.seed),
+        "X-Preset": speech.params.preset,
+        "X-Voice": voice,
+        "X-NAR": speech.nar,
+        "X-Decoder": speech.decoder,
         "X-Sample-Rate": str(sample_rate_hz),
     }
 
@@ -517,13 +478,7 @@ def result_headers(
         "codec": times.codec_s,
         "total": times.total_s,
     }
-    return {
-        "X-Seed": str(result.seed),
-        "X-Preset": result.params.preset,
-        "X-Voice": result.voice,
-        "X-NAR": result.nar,
-        "X-Decoder": result.decoder,
-        "X-Sample-Rate": str(sample_rate_hz),
+    return opening_headers(result, result.voice, sample_rate_hz) | {
         "X-Finish-Reason": result.finish_reason,
         "X-Backtracks": str(result.backtracks),
         "X-Codes-SHA256": result.codes_sha256,
