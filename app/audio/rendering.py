@@ -8,12 +8,13 @@ client. Cancelled steps are not started.
 import asyncio
 import os
 import struct
-from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from fractions import Fraction
 from io import BytesIO
-from typing import Any, Final, NamedTuple, Protocol, TypeVar
+from itertools import chain
+from typing import Final, NamedTuple, Protocol, TypeVar
+from weakref import WeakValueDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -236,79 +237,70 @@ class _AudioFilter(Protocol):
     def close(self) -> Samples: ...
 
 
+class _WholeLeveller:
+    """Brings a whole speech to a loudness, all of it by one gain: held until it is measured."""
+
+    def __init__(self, target_lufs: float, sample_rate_hz: int) -> None:
+        self._target_lufs, self._rate_hz = target_lufs, sample_rate_hz
+        self._held = [np.zeros(0, np.float32)]
+
+    def push(self, samples: Samples) -> Samples:
+        self._held.append(samples)
+        return samples[:0]
+
+    def close(self) -> Samples:
+        held = np.concatenate(self._held)
+        self._held.clear()
+        return apply_gain(held, gain_db(held, self._rate_hz, self._target_lufs) or 0.0)
+
+
 class Delivery:
     """Applies speed, loudness and sample rate incrementally; by default samples are unchanged.
 
-    Not thread-safe. Takes milliseconds, so do not call it on the event loop. ``likely_lufs`` is the
-    expected loudness of the samples, if it is known.
+    Not thread-safe. Takes milliseconds, so do not call it on the event loop.
+
+    Args:
+        likely_lufs: Expected loudness of a stream, if it is known.
+        whole: Whether the loudness is measured over all of the speech, which `close` then yields.
     """
 
     def __init__(
-        self, output: OutputOptions, sample_rate_hz: int, likely_lufs: float | None = None
+        self,
+        output: OutputOptions,
+        sample_rate_hz: int,
+        likely_lufs: float | None = None,
+        *,
+        whole: bool = False,
     ) -> None:
+        self._rate_hz = sample_rate_hz
         self._stages: list[_AudioFilter] = []
         if output.speed != 1:
             self._stages.append(Tempo(output.speed, sample_rate_hz))
-        if output.loudness_lufs is not None:
-            leveller = Leveller(output.loudness_lufs, sample_rate_hz, likely_lufs)
-            self._stages += [leveller, Limiter(sample_rate_hz)]
+        if (target_lufs := output.loudness_lufs) is not None:
+            self._stages.append(
+                _WholeLeveller(target_lufs, sample_rate_hz)
+                if whole
+                else Leveller(target_lufs, sample_rate_hz, likely_lufs)
+            )
+            self._stages.append(Limiter(sample_rate_hz))
         if (output_hz := output.rate_hz(sample_rate_hz)) != sample_rate_hz:
-            self._stages.append(_resampler(sample_rate_hz, output_hz))
+            # libav's converter of sample rates holds 2 ms back at most.
+            self._stages.append(FilterGraph([("aresample", f"{output_hz}")], sample_rate_hz))
 
     def push(self, samples: Samples) -> Samples:
         """Filter samples ``[n]`` and return those ``[m]`` that are complete."""
-        for stage in self._stages:
+        return self._through(self._stages, samples)
+
+    def close(self) -> Iterator[Samples]:
+        """Yield the remaining samples ``[m]`` in portions; nothing may be pushed after."""
+        for number, stage in enumerate(self._stages, start=1):
+            for portion in split_portions(stage.close(), self._rate_hz):
+                yield self._through(self._stages[number:], portion)
+
+    def _through(self, stages: Sequence[_AudioFilter], samples: Samples) -> Samples:
+        for stage in stages:
             samples = stage.push(samples)
         return samples
-
-    def close(self) -> Samples:
-        """Return the remaining samples ``[m]``; nothing may be pushed after."""
-        samples = np.zeros(0, np.float32)
-        for stage in self._stages:
-            samples = _last(stage, samples)
-        return samples
-
-
-def deliver_in_steps(
-    portions: Iterator[Samples], sample_rate_hz: int, output: OutputOptions
-) -> Iterator[Samples]:
-    """Yield a whole speech as requested, a portion ``[n]`` at a time, often an empty one."""
-    if output.speed != 1:
-        portions = _filtered(Tempo(output.speed, sample_rate_hz), portions)
-    if output.loudness_lufs is not None:
-        portions = _levelled(portions, sample_rate_hz, output.loudness_lufs)
-    if (output_hz := output.rate_hz(sample_rate_hz)) != sample_rate_hz:
-        portions = _filtered(_resampler(sample_rate_hz, output_hz), portions)
-    yield from portions
-
-
-def _levelled(
-    portions: Iterator[Samples], sample_rate_hz: int, loudness_lufs: float
-) -> Iterator[Samples]:
-    """Yield a whole speech at a loudness: nothing until all of it is measured."""
-    held: deque[Samples] = deque()
-    for portion in portions:
-        held.append(portion)
-        yield portion[:0]
-    nothing = np.zeros(0, np.float32)
-    gain = gain_db(np.concatenate([nothing, *held]), sample_rate_hz, loudness_lufs) or 0.0
-    scaled = (apply_gain(held.popleft(), gain) for _ in range(len(held)))
-    yield from _filtered(Limiter(sample_rate_hz), scaled)
-
-
-def _resampler(sample_rate_hz: int, output_hz: int) -> FilterGraph:
-    """Return libav's converter of sample rates, which holds 2 ms back at most."""
-    return FilterGraph([("aresample", f"{output_hz}")], sample_rate_hz)
-
-
-def _filtered(stage: _AudioFilter, portions: Iterator[Samples]) -> Iterator[Samples]:
-    for portion in portions:
-        yield stage.push(portion)
-    yield stage.close()
-
-
-def _last(stage: _AudioFilter, samples: Samples) -> Samples:
-    return np.concatenate([stage.push(samples), stage.close()])
 
 
 PORTION_S: Final = 2.0  # rendered in one step: milliseconds of work, tens at a quarter's speed
@@ -335,7 +327,8 @@ class StreamRenderer:
 
     def close(self) -> bytes:
         """Return the remaining bytes; nothing may be pushed after."""
-        return self._written(self._delivery.close()) + self._container.close()
+        rest = b"".join(map(self._written, self._delivery.close()))
+        return rest + self._container.close()
 
     def _written(self, samples: Samples) -> bytes:
         self._samples += len(samples)
@@ -346,10 +339,10 @@ def render_in_steps(
     chunks: Iterable[Samples], sample_rate_hz: int, output: OutputOptions
 ) -> Iterator[tuple[bytes, int]]:
     """Render chunks ``[N]`` one by one; yield the next bytes and the number of samples in them."""
+    delivery = Delivery(output, sample_rate_hz, whole=True)
+    container = open_container(output.form, output.rate_hz(sample_rate_hz), whole=True)
     portions = (part for chunk in chunks for part in split_portions(chunk, sample_rate_hz))
-    rate_hz = output.rate_hz(sample_rate_hz)
-    container = open_container(output.form, rate_hz, whole=True)
-    for shaped in deliver_in_steps(portions, sample_rate_hz, output):
+    for shaped in chain(map(delivery.push, portions), delivery.close()):
         yield container.push(shaped), len(shaped)
     yield container.close(), 0
 
@@ -370,62 +363,28 @@ class RenderPool:
     def __init__(self, threads: int | None = None) -> None:
         count = threads or min(4, os.cpu_count() or 1)
         self._threads = ThreadPoolExecutor(count, thread_name_prefix="speech-sound")
-        self._free = count
-        self._queues: OrderedDict[str, deque[_Step]] = OrderedDict()
-
-    @property
-    def waiting(self) -> int:
-        """Number of steps that have not started."""
-        return sum(map(len, self._queues.values()))
+        self._free = asyncio.Semaphore(count)
+        # Of each client one step at a time waits for a thread; whoever came first is next.
+        self._turns = WeakValueDictionary[str, asyncio.Lock]()
 
     async def run(self, client: str, work: Callable[[], T]) -> T:
         """Run a function of at most some 100 ms in a thread, when it is its client's turn.
 
         Steps on one object must not run at once: await each before the next.
         """
-        step = _Step(work, asyncio.get_running_loop())
-        self._queues.setdefault(client, deque()).append(step)
-        self._start_steps()
-        result: T = await step.done
-        return result
+        turn = self._turns.setdefault(client, asyncio.Lock())
+        async with turn:
+            await self._free.acquire()
+        loop = asyncio.get_running_loop()
+
+        def end(_: "Future[T]") -> None:
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(self._free.release)
+
+        step = self._threads.submit(work)
+        step.add_done_callback(end)
+        return await asyncio.wrap_future(step)
 
     def close(self) -> None:
-        """Drop all queued steps."""
-        self._queues.clear()
+        """Drop all steps that have not begun."""
         self._threads.shutdown(wait=False, cancel_futures=True)
-
-    def _start_steps(self) -> None:
-        while self._free and self._queues:
-            client, queue = self._queues.popitem(last=False)
-            step = queue.popleft()
-            if queue:
-                self._queues[client] = queue  # behind all others
-            if step.done.cancelled():
-                continue
-            self._free -= 1
-            self._threads.submit(step.work).add_done_callback(step.when_done(self._end))
-
-    def _end(self, step: "_Step", work: "Future[Any]") -> None:
-        self._free += 1
-        if not step.done.cancelled():
-            error = work.exception()
-            if error is None:
-                step.done.set_result(work.result())
-            else:
-                step.done.set_exception(error)
-        self._start_steps()
-
-
-class _Step:
-    def __init__(self, work: Callable[[], Any], loop: asyncio.AbstractEventLoop) -> None:
-        self.work, self._loop = work, loop
-        self.done: asyncio.Future[Any] = loop.create_future()
-
-    def when_done(
-        self, end: "Callable[[_Step, Future[Any]], None]"
-    ) -> "Callable[[Future[Any]], None]":
-        def call_on_loop(work: "Future[Any]") -> None:
-            if not self._loop.is_closed() and not work.cancelled():
-                self._loop.call_soon_threadsafe(end, self, work)
-
-        return call_on_loop

@@ -18,4 +18,5 @@ def syllables(seconds: float, gain: float = 1.0, pitch_hz: float = 140) -> NDArr
 def pushed(stage, sound: NDArray[np.float32], piece: int) -> NDArray[np.float32]:
     """What a stage makes of a sound that comes in pieces of so many samples."""
     parts = [stage.push(sound[n : n + piece]) for n in range(0, len(sound), piece)]
-    return np.concatenate([*parts, stage.close()])
+    rest = stage.close()
+    return np.concatenate([*parts, *([rest] if isinstance(rest, np.ndarray) else rest)])

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from app.audio.loudness import Leveller
-from app.audio.rendering import Delivery, OutputOptions, deliver_in_steps
+from app.audio.rendering import Delivery, OutputOptions
 from models.voices.loudness import loudness_lufs
 from tests.app.audio.sounds import RATE_HZ, pushed, syllables
 
@@ -13,8 +13,8 @@ CEILING = 10 ** (-1 / 20)
 
 
 def whole(sound, target_lufs, speed=1):
-    output = OutputOptions("pcm", speed, target_lufs)
-    return np.concatenate(list(deliver_in_steps(iter([sound]), RATE_HZ, output)))
+    delivery = Delivery(OutputOptions("pcm", speed, target_lufs), RATE_HZ, whole=True)
+    return pushed(delivery, sound, len(sound) or 1)
 
 
 def streamed(sound, target_lufs, piece=4800, speed=1.0):

@@ -63,7 +63,6 @@ async def test_what_was_cancelled_is_not_begun(render_pool: RenderPool) -> None:
     await busy.began()
     left = [asyncio.create_task(render_pool.run("a", partial(done.append, n))) for n in range(3)]
     await asyncio.sleep(0)
-    assert render_pool.waiting == 3
     left[1].cancel()
     await busy.end()
     await asyncio.gather(*left, return_exceptions=True)

@@ -18,7 +18,7 @@ from app.audio.rendering import RenderPool
 from app.engine.admission import Places
 from app.main import create_app
 from app.settings import Settings
-from tests.app.tools.answers import path_of, report_of
+from tests.app.tools.answers import nothing_works, path_of, report_of
 from tests.app.tools.live_client import live
 from tests.app.tools.serving import served, until
 from tests.fakes import FakeBackend, fake_engine
@@ -94,7 +94,7 @@ def test_what_a_client_left_is_rendered_no_more() -> None:
         for _ in range(4):
             with suppress(httpx.TimeoutException):
                 client.post("/tts", json=wanted, timeout=0.4)
-        until(lambda: not render_pool.waiting)
+        until(lambda: nothing_works(client))
         time.sleep(0.5)
         steps = render_pool.steps
         time.sleep(0.5)
