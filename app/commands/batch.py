@@ -17,10 +17,10 @@ from typing import Any, Final, Literal
 from uuid import uuid4
 
 import httpx2
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic_settings import CliPositionalArg
 
-from app.commands.client import open_client, post_when_free
+from app.commands.client import ServerOptions, post_when_free
 from app.commands.errors import CommandError, CommandFailed
 from app.storage.files import write_atomically
 
@@ -55,7 +55,7 @@ class Line(BaseModel):
         return f"{self.number:06d}-{_SLUG.sub('_', self.custom_id)[:_SLUG_CHARS]}"
 
 
-class BatchCommand(BaseModel):
+class BatchCommand(ServerOptions):
     """Speak the requests of a file: a JSON object a line, as for OpenAI's batches.
 
     What was done is kept: the same command continues an interrupted batch. The model and the rest
@@ -66,14 +66,11 @@ class BatchCommand(BaseModel):
         description='Lines of {"custom_id": ..., "url": "/v1/audio/speech", "body": {...}}.'
     )
     out: CliPositionalArg[Path] = Field(description="Folder of the audio files and reports.")
-    url: str | None = Field(
-        None, description="A running server, for example http://127.0.0.1:8000; default in process."
-    )
-    key: SecretStr | None = Field(None, description="API key of the server, if it requires one.")
     at_once: int = Field(8, ge=1, le=1024, description="Lines that are spoken at a time.")
 
     def cli_cmd(self) -> None:
         """Speak what is missing, with a line of progress on stderr."""
+        self.check_server()
         try:
             lines = read_lines(self.file)
             output = Output(self.out)
@@ -90,7 +87,7 @@ class BatchCommand(BaseModel):
         self._show(len(lines) - len(missing), len(lines))
         if not missing:
             return
-        async with open_client(self.url, self.key, keep=0) as client:
+        async with self.open_client(keep=0) as client:
             working = set[asyncio.Task[None]]()
             while missing or working:
                 while missing and len(working) < self.at_once:

@@ -10,9 +10,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pydantic import AliasChoices, BaseModel, Field, PositiveInt, SecretStr
+from pydantic import AliasChoices, Field, PositiveInt
 
-from app.commands.client import open_client
+from app.commands.client import ServerOptions
 from app.commands.errors import CommandError, CommandFailed
 from app.commands.output import check_folder, write_file
 from app.version import VERSION
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from app.commands.listeners import LoadResult
 
 
-class Bench(BaseModel):
+class Bench(ServerOptions):
     """Measure throughput and latency with listeners that each request one sentence after the other.
 
     Other work on the machine distorts the figures; so does this command, by some percent, if it
@@ -32,10 +32,6 @@ class Bench(BaseModel):
         [1, 4], description="Concurrent listeners; the flag may be repeated."
     )
     requests: PositiveInt = Field(8, description="Requests of each listener.")
-    url: str | None = Field(
-        None, description="A running server, for example http://127.0.0.1:8000; default in process."
-    )
-    key: SecretStr | None = Field(None, description="API key of the server, if it requires one.")
     model: str | None = Field(None, description="Model in process; default that of TTS_MODEL.")
     out: Path | None = Field(
         None,
@@ -47,10 +43,7 @@ class Bench(BaseModel):
         """Measure, print a table and write the figures."""
         if self.out is not None:
             check_folder(self.out, "out")
-        if self.url is not None and self.model is not None:
-            raise CommandError("model: the server has its own model; leave out --model or --url")
-        if self.url is None and self.key is not None:
-            raise CommandError("key: only a server takes a key; leave it out or add --url")
+        self.check_server(self.model)
         logging.basicConfig(level=logging.CRITICAL)
         about, loads = asyncio.run(self._measure())
         print(", ".join(f"{name} {fact}" for name, fact in about.items()))
@@ -72,7 +65,7 @@ class Bench(BaseModel):
         settings: dict[str, Any] = {"max_queue": max(self.at_once)}  # none is refused
         if self.model is not None:
             settings["model"] = self.model
-        async with open_client(self.url, self.key, **settings) as client:
+        async with self.open_client(**settings) as client:
             ready, health = await client.get("/ready"), await client.get("/health")
             if ready.is_error:
                 raise CommandError(f"url: {self.url}/ready answers {ready.status_code}")

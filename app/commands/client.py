@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 import httpx2
-from pydantic import SecretStr
+from pydantic import BaseModel, Field, SecretStr
 
 from app.commands.errors import CommandError, CommandFailed
 from app.imports import uncollected
@@ -33,39 +33,57 @@ _NOT_SHARED: Final[Mapping[str, Any]] = {
 }
 
 
-@asynccontextmanager
-async def open_client(
-    url: str | None, key: SecretStr | None = None, **settings: Any
-) -> AsyncIterator[httpx2.AsyncClient]:
-    """Enter a client of a server, or of the service in this process if there is no URL.
+class ServerOptions(BaseModel):
+    """The flags that name a server; without them a command's service is in its own process."""
 
-    Args:
-        url: Of the server.
-        key: Its API key.
-        settings: Those of the service in this process that differ from the environment's.
+    url: str | None = Field(
+        None,
+        description="A running server, for example http://127.0.0.1:8000, whose model is already"
+        " loaded; by default the model is loaded in this process.",
+    )
+    key: SecretStr | None = Field(None, description="API key of the server, if it requires one.")
 
-    Raises:
-        CommandError: The server does not answer.
-        CommandFailed: The connection broke.
-    """
-    if url is None:
-        async with open_service(**settings) as (client, _):
-            yield client
-        return
-    headers = {} if key is None else {"Authorization": f"Bearer {key.get_secret_value()}"}
-    try:
-        async with httpx2.AsyncClient(
-            base_url=url,
-            headers=headers,
-            timeout=_TIMEOUT_S,
-            limits=httpx2.Limits(max_connections=None),
-            trust_env=False,
-        ) as client:
-            yield client
-    except (httpx2.ConnectError, httpx2.InvalidURL, httpx2.UnsupportedProtocol) as error:
-        raise CommandError(f"url: {url}: {error or type(error).__name__}") from error
-    except httpx2.TransportError as error:
-        raise CommandFailed(f"url: {url}: {error or type(error).__name__}") from error
+    def check_server(self, model: str | None = None) -> None:
+        """Check that no flag is for the other of server and process; ``model`` is for the process.
+
+        Raises:
+            CommandError: One is.
+        """
+        if self.url is None and self.key is not None:
+            raise CommandError("key: only a server takes a key; leave it out or add --url")
+        if self.url is not None and model is not None:
+            raise CommandError("model: the server has its own model; leave out --model or --url")
+
+    @asynccontextmanager
+    async def open_client(self, **settings: Any) -> AsyncIterator[httpx2.AsyncClient]:
+        """Enter a client of the server, or of the service in this process.
+
+        Args:
+            settings: Those of the service in this process that differ from the environment's.
+
+        Raises:
+            CommandError: The server does not answer.
+            CommandFailed: The connection broke.
+        """
+        url, key = self.url, self.key
+        if url is None:
+            async with open_service(**settings) as (client, _):
+                yield client
+            return
+        headers = {} if key is None else {"Authorization": f"Bearer {key.get_secret_value()}"}
+        try:
+            async with httpx2.AsyncClient(
+                base_url=url,
+                headers=headers,
+                timeout=_TIMEOUT_S,
+                limits=httpx2.Limits(max_connections=None),
+                trust_env=False,
+            ) as client:
+                yield client
+        except (httpx2.ConnectError, httpx2.InvalidURL, httpx2.UnsupportedProtocol) as error:
+            raise CommandError(f"url: {url}: {error or type(error).__name__}") from error
+        except httpx2.TransportError as error:
+            raise CommandFailed(f"url: {url}: {error or type(error).__name__}") from error
 
 
 @asynccontextmanager

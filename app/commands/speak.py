@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, get_args
 from tqdm import tqdm
 
 from app.audio.formats import AudioFormat
-from app.commands.client import open_client, open_service
+from app.commands.client import open_service
 from app.commands.errors import CommandError, Terminated
 from app.commands.output import check_folder, print_status
 from app.commands.speech.options import PIPE, SpeakOptions
@@ -54,13 +54,9 @@ class Speak(SpeakOptions):
             check_folder(self.subtitles, "subtitles")
         text = self._text()
         logging.basicConfig(level=logging.CRITICAL)  # errors are raised, and printed once
-        if self.url is None:
-            if self.continue_from is not None:
-                raise CommandError("continue-from: only a server has recent takes; add --url")
-            if self.key is not None:
-                raise CommandError("key: only a server takes a key; leave it out or add --url")
-        elif self.model is not None:
-            raise CommandError("model: the server has its own model; leave out --model or --url")
+        if self.url is None and self.continue_from is not None:
+            raise CommandError("continue-from: only a server has recent takes; add --url")
+        self.check_server(self.model)
         terminated = []
 
         async def speak_until_terminated() -> None:
@@ -89,7 +85,7 @@ class Speak(SpeakOptions):
 
     async def _ask(self, text: str, form: AudioFormat) -> None:
         """Have a server speak."""
-        async with open_client(self.url, self.key) as client:
+        async with self.open_client() as client:
             await SpeechClient(client, self, text, form).speak()
 
     async def _speak_here(self, text: str, form: AudioFormat) -> None:

@@ -12,10 +12,10 @@ from pathlib import Path
 from random import Random
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, Field, SecretStr
+from pydantic import BeforeValidator, Field
 from pydantic_settings import CliPositionalArg, NoDecode
 
-from app.commands.client import open_client
+from app.commands.client import ServerOptions
 from app.commands.errors import CommandError
 from app.commands.output import write_file
 from app.commands.sentences import SENTENCES, read_sentences
@@ -27,7 +27,7 @@ Words = Annotated[list[str], NoDecode, BeforeValidator(grid.words_of)]
 """What the command line has joined by commas, of which some belong to the values."""
 
 
-class Study(BaseModel):
+class Study(ServerOptions):
     """Speak sentences with several values of knobs, and write a table and a page of curves.
 
     What was spoken is kept in the folder: the same command continues an interrupted study.
@@ -50,10 +50,6 @@ class Study(BaseModel):
     count: int = Field(6, ge=1, description="How many of the sentences.")
     seeds: int = Field(1, ge=1, description="Takes of each sentence at each value.")
     voice: list[str] = Field([], description="Voices; default that of the server.")
-    url: str | None = Field(
-        None, description="Use a running server; by default the model is loaded in this process."
-    )
-    key: SecretStr | None = Field(None, description="API key of the server.")
     at_once: int = Field(8, ge=1, le=64, description="Takes that are spoken at a time.")
     judge: list[str] = Field(
         [],
@@ -79,6 +75,7 @@ class Study(BaseModel):
 
     def cli_cmd(self) -> None:
         """Speak what is missing, and write the files."""
+        self.check_server()
         varied, fixed = grid.read_varied(self.vary), grid.read_fixed(self.fixed)
         try:
             texts = read_sentences(self.sentences or SENTENCES)
@@ -102,7 +99,7 @@ class Study(BaseModel):
                     seeds=self.seeds)
             for some in texts
         )  # fmt: skip
-        async with open_client(self.url, self.key, keep=4 * self.at_once) as client:
+        async with self.open_client(keep=4 * self.at_once) as client:
             session = speaking.StudySession(client, self.at_once, self.out, self.judge, self._tell)
             try:
                 await session.open()

@@ -5,18 +5,19 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
-from pydantic import AliasChoices, Field, SecretStr, TypeAdapter, ValidationError, model_validator
+from pydantic import AliasChoices, Field, TypeAdapter, ValidationError, model_validator
 from pydantic_settings import CliPositionalArg
 
 from app.api.schemas import SpeechOptions
 from app.audio.formats import AudioFormat
+from app.commands.client import ServerOptions
 from samplers.knobs.params import SamplingParams
 
 PIPE = "-"
 """Stands for stdin as the text, and for stdout as the file."""
 
 
-class SpeakOptions(SpeechOptions):
+class SpeakOptions(SpeechOptions, ServerOptions):
     """The parsed command line of `valle-serve speak`."""
 
     shown: ClassVar[Sequence[str]] = (
@@ -49,12 +50,6 @@ class SpeakOptions(SpeechOptions):
     play: bool = Field(
         False, description="Play the speech while it is generated, with or without a file."
     )
-    url: str | None = Field(
-        None,
-        description="Use a running server, for example http://127.0.0.1:8000, whose model is"
-        " already loaded; by default the model is loaded in this process.",
-    )
-    key: SecretStr | None = Field(None, description="API key of the server, if it requires one.")
     model: str | None = Field(None, description="Model folder; by default that of TTS_MODEL.")
     response_format: AudioFormat | None = Field(
         None,

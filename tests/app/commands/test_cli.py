@@ -201,6 +201,8 @@ NOBODY = "http://127.0.0.1:9"
         (["bench", "--url", "nothing"], "url: nothing: "),
         (["bench", "--url", NOBODY, "--model", "x"], "model: the server has its own"),
         (["bench", "--key", "secret"], "key: only a server takes a key"),
+        (["batch", "/nowhere", "out", "--key", "secret"], "key: only a server takes a key"),
+        (["study", "top_p=0.5", "--key", "secret"], "key: only a server takes a key"),
         (["bench", "--model", "/nowhere"], "model: /nowhere"),
         (["bench", "-o", "/nowhere/a.json"], "out: /nowhere is not a folder"),
         (["serve", "--api-keys", "short"], "api_keys: entry 1"),
