@@ -38,7 +38,7 @@ class Serve(Settings):
             from app.api.gate.admission import KeyringError
             from app.main import create_app, create_engine
             from app.server import serve
-            from app.storage.voice_store import UnknownStore
+            from app.storage.files import UnknownStore
 
         try:
             app = create_app(self, create_engine(self, ModelWorkers(sound_start, text_start)))

@@ -14,14 +14,8 @@ from app.engine.errors import (
     VoiceLimit,
     VoiceProtected,
 )
-from app.storage.voice_store import (
-    EVERYBODY,
-    CardDamaged,
-    NameTaken,
-    StoreAway,
-    StoreFull,
-    VoiceStore,
-)
+from app.storage.files import StoreAway
+from app.storage.voice_store import EVERYBODY, CardDamaged, NameTaken, StoreFull, VoiceStore
 from models.voices.recording import RecordingError, read_recording
 from models.voices.voice import DEFAULT, BuiltinVoices, Voice, VoiceCard
 

@@ -15,7 +15,7 @@ import obstore
 from obstore.exceptions import AlreadyExistsError, BaseError
 from obstore.store import LocalStore, ObjectStore, from_url
 
-from app.storage.voice_store import StoreAway, UnknownStore
+from app.storage.files import StoreAway, UnknownStore
 
 T = TypeVar("T")
 

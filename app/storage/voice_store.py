@@ -9,17 +9,18 @@ of a path. Nothing is cached but audio of another machine.
 import hashlib
 import logging
 import re
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from time import time
-from typing import Final, Literal, Protocol
+from typing import TYPE_CHECKING, Final, Literal
 
 from pydantic import ConfigDict, Field, ValidationError
 
-from app.storage.files import write_atomically
+from app.storage.files import FolderFiles, StoreAway
 from models.voices.recording import Recording
 from models.voices.voice import NAME_PATTERN, Voice, VoiceCard
+
+if TYPE_CHECKING:
+    from app.storage.remote_files import RemoteFiles
 
 EVERYBODY = ""
 """Owner of voices that were uploaded without API keys, or added by the operator."""
@@ -27,7 +28,6 @@ EVERYBODY = ""
 LOOK_UP_S: Final = 1.0
 """Seconds for what a request waits for before it is known who speaks."""
 
-_LOCK_TIMEOUT_S = 20.0
 _NAME = re.compile(NAME_PATTERN)
 _OWNER = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
@@ -40,14 +40,6 @@ class NameTaken(Exception):
 
 class StoreFull(Exception):
     """The owner has reached the limit of voices."""
-
-
-class StoreAway(OSError):
-    """A store on another machine does not answer, or not to these credentials."""
-
-
-class UnknownStore(ValueError):
-    """The URL is of no kind of store that is known."""
 
 
 class CardDamaged(Exception):
@@ -76,81 +68,6 @@ class StoredCard(VoiceCard):
         )
 
 
-class VoiceFiles(Protocol):
-    """Where the files are. Thread-safe; a file is whole or not there."""
-
-    root: Path
-    """Of all paths."""
-
-    def read(self, path: Path, *, large: bool = False) -> bytes:
-        """Return the content of a file; ``large`` allows more time."""
-
-    def exists(self, path: Path) -> bool:
-        """Return whether there is a file."""
-
-    def list(self, folder: Path) -> tuple[list[str], list[str]]:
-        """Return the names of the folders and of the files in a folder; none if it is missing."""
-
-    def write(self, path: Path, content: bytes) -> None:
-        """Write a file."""
-
-    def create(self, path: Path, content: bytes) -> None:
-        """Write a file; `FileExistsError` says that there is one."""
-
-    def delete(self, path: Path) -> None:
-        """Delete a file."""
-
-    def locked(self, folder: Path) -> AbstractContextManager[None]:
-        """Lock a folder against other uploads, where the store has locks."""
-
-
-class FolderFiles:
-    """The files in a folder of this machine."""
-
-    def __init__(self, root: Path) -> None:
-        self.root = root.expanduser()
-
-    def read(self, path: Path, *, large: bool = False) -> bytes:  # noqa: ARG002
-        """Return the content of a file."""
-        return path.read_bytes()
-
-    def exists(self, path: Path) -> bool:
-        """Return whether there is a file."""
-        return path.exists()
-
-    def list(self, folder: Path) -> tuple[list[str], list[str]]:
-        """Return the names of the folders and of the files in a folder; none if it is missing."""
-        found = [*folder.iterdir()] if folder.is_dir() else []
-        folders = [path.name for path in found if path.is_dir()]
-        return folders, [path.name for path in found if path.name not in folders]
-
-    def write(self, path: Path, content: bytes) -> None:
-        """Write a file."""
-        write_atomically(path, content)
-
-    def create(self, path: Path, content: bytes) -> None:
-        """Write a file in a locked folder; `FileExistsError` says that there is one."""
-        if path.exists():
-            raise FileExistsError(path)
-        write_atomically(path, content)
-
-    def delete(self, path: Path) -> None:
-        """Delete a file."""
-        path.unlink()
-
-    @contextmanager
-    def locked(self, folder: Path) -> Iterator[None]:
-        """Create and lock a folder; files of uploads that were interrupted are removed."""
-        from filelock import FileLock
-
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with FileLock(folder / ".lock", timeout=_LOCK_TIMEOUT_S):
-            for path in [*folder.glob("*.flac"), *folder.glob("*.partial")]:
-                if not (folder / f"{path.name.partition('.')[0]}.json").exists():
-                    path.unlink()
-            yield
-
-
 def open_voice_store(where: str, max_voices: int, *, look_up_s: float = LOOK_UP_S) -> "VoiceStore":
     """Return the store of uploaded voices in a folder, or at a URL as ``s3://bucket/voices``.
 
@@ -169,7 +86,7 @@ def open_voice_store(where: str, max_voices: int, *, look_up_s: float = LOOK_UP_
 class VoiceStore:
     """The uploaded voices of all owners. Thread-safe; every method reads or writes files."""
 
-    def __init__(self, files: VoiceFiles, *, max_voices: int) -> None:
+    def __init__(self, files: "FolderFiles | RemoteFiles", *, max_voices: int) -> None:
         self._files, self.max_voices = files, max_voices
 
     def owners(self) -> list[str]:

@@ -153,7 +153,8 @@ def check_state(settings: Settings) -> str:
 def check_voices(settings: Settings) -> str:
     """Check that the folder of uploaded voices is writable, or that their store answers."""
     if "://" in settings.voices:
-        from app.storage.voice_store import UnknownStore, open_voice_store
+        from app.storage.files import UnknownStore
+        from app.storage.voice_store import open_voice_store
 
         try:
             owners = open_voice_store(settings.voices, settings.max_voices).owners()

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from app.storage.files import StoreAway
 from app.storage.remote_files import RemoteFiles
-from app.storage.voice_store import StoreAway
 from tests.app.tools.serving import until
 
 
