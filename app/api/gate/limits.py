@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, Final
 
@@ -33,8 +34,11 @@ PACED_BYTES: Final = 65_536
 PACE_BYTES_S: Final = 500_000
 LONGEST_PAUSE_S: Final = 1.0
 
+ID_HEADER: Final = "x-request-id"
+
 _CLOSE: Final = {"Connection": "close"}  # the rest of the body is not read
 _FIRST_ERROR: Final = 400
+_SWITCHING_PROTOCOLS: Final = 101
 
 
 async def pace(size_bytes: int) -> None:
@@ -105,44 +109,69 @@ PIECE_BYTES: Final = 65_536
 """Longest piece of an answer: with the time limit, also the least rate at which it must be read."""
 
 
-class PacedAnswer:
-    """An ASGI `send` in pieces that raises `ReaderStalled` if a client reads nothing for a time.
+class SentAnswer:
+    """An ASGI `send` that adds the request's id, notes what was sent, and waits for the client.
 
     A body that is handed to the server at once lies in the memory of the connection for as long as
     the client likes, and nobody knows when it is sent. Here a request ends when its answer was
-    taken. Errors in answer to large bodies are sent after a pause, see `pace`.
+    taken: large bodies are sent in pieces, and `ReaderStalled` is raised if the client reads none
+    for a time. Errors in answer to large bodies are sent after a pause, see `pace`.
 
     Args:
-        body: The body of the request.
-        stall_timeout_s: Seconds a client may take to read a piece.
+        state: Of the request: its `id` and, once it is admitted over HTTP, its `body`.
+        stall_timeout_s: Seconds a client of HTTP may take to read a piece.
+
+    Attributes:
+        status: Of HTTP, or 101 of an accepted WebSocket; None before.
+        bytes: Of the body or the messages sent so far.
+        started: Whether the head was sent.
+        whole: Whether all of the body was.
+        stalled: Whether `ReaderStalled` was raised.
     """
 
-    def __init__(self, send: Send, body: LimitedBody, stall_timeout_s: float) -> None:
-        self._send, self._body, self._stall_timeout_s = send, body, stall_timeout_s
-        self.bytes, self.stalled = 0, False
+    def __init__(self, send: Send, state: Mapping[str, Any], stall_timeout_s: float) -> None:
+        self._send, self._state, self._stall_timeout_s = send, state, stall_timeout_s
+        self.status: int | None = None
+        self.bytes = 0
+        self.started = self.whole = self.stalled = False
 
     async def send(self, message: Message) -> None:
         """Send a message; a body of several pieces was taken by the client when this returns."""
-        if message["type"] == "http.response.start" and message["status"] >= _FIRST_ERROR:
-            await pace(self._body.size_bytes)
+        kind = message["type"].removeprefix("websocket.")
+        if kind in {"http.response.start", "accept"}:
+            self.started = True
+            own = (ID_HEADER.encode(), self._state["id"].encode())
+            message["headers"] = [*message.get("headers", ()), own]
+        if "body" in self._state and message.get("status", 0) >= _FIRST_ERROR:
+            await pace(self._state["body"].size_bytes)
         body = memoryview(message.get("body", b""))
         if len(body) > PIECE_BYTES:
             for start in range(0, len(body), PIECE_BYTES):
                 piece = bytes(body[start : start + PIECE_BYTES])
-                await self._one({**message, "body": piece, "more_body": True})
+                await self._one({**message, "body": piece, "more_body": True}, kind)
             message = {**message, "body": b""}  # which the server sends once the last piece is gone
-        await self._one(message)
+        await self._one(message, kind)
 
-    async def _one(self, message: Message) -> None:
+    async def _one(self, message: Message, kind: str) -> None:
+        """Send a message, or raise ReaderStalled over HTTP, and note it."""
         try:
-            async with asyncio.timeout(self._stall_timeout_s):
+            async with asyncio.timeout(self._stall_timeout_s if "body" in self._state else None):
                 await self._send(message)
         except TimeoutError:
             self.stalled = True
             raise ReaderStalled(
                 f"the client read nothing for {self._stall_timeout_s:g} s"
             ) from None
-        self.bytes += len(message.get("body", b""))
+        match kind:
+            case "http.response.start":
+                self.status = message["status"]
+            case "http.response.body":
+                self.bytes += len(message.get("body", b""))
+                self.whole = not message.get("more_body", False)
+            case "accept":
+                self.status, self.whole = _SWITCHING_PROTOCOLS, True
+            case "send":
+                self.bytes += len(message.get("bytes") or message.get("text") or "")
 
 
 MAX_HEAD_BYTES = 16_384

@@ -29,11 +29,11 @@ from starlette.datastructures import Headers
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import HTTPConnection
 from starlette.responses import Response
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from app.api.errors import CLIENT_CLOSED, error_response, speech_error_response
 from app.api.gate.admission import Admission, Keyring, address_of, client_of, sent_key
-from app.api.gate.limits import UPLOADS, LimitedBody, PacedAnswer, head_refusal
+from app.api.gate.limits import ID_HEADER, UPLOADS, LimitedBody, SentAnswer, head_refusal
 from app.api.schemas import error_responses
 from app.engine.errors import SpeechError
 from app.logs import REQUEST_ID
@@ -232,7 +232,6 @@ def foreign_origin() -> Response:
 
 log = logging.getLogger("app.api.gate.access_log")  # operators filter by this name
 
-HEADER: Final = "x-request-id"
 _CLIENT_ID: Final = r"(?:[A-Za-z0-9._:/+=@-]{1,200})?"
 
 PROBES: Final = frozenset({"/health", "/ready"})
@@ -264,7 +263,6 @@ _POLLED: Final = PROBES | {_METRICS}
 _LONGEST_PATH: Final = 200
 _FIRST_ERROR: Final = 400
 _SERVER_ERROR: Final = 500
-_SWITCHING_PROTOCOLS: Final = 101
 _LARGE_BYTES: Final = 2**22
 """Answers from this size on leave memory that the C library keeps unless it is asked."""
 
@@ -308,19 +306,25 @@ class GateMiddleware:
             await self._app(scope, receive, send)
             return
         _identify(scope)
-        answer = _LoggedSend(send, scope["state"]["id"])
+        answer = SentAnswer(send, scope["state"], self._settings.stall_timeout_s)
         began_s = perf_counter()
         failed: Exception | None = None
         try:
             await self._admit(scope, receive, answer.send)
         except Exception as error:  # of any route
-            failed = error
-            answer.status = answer.status or _SERVER_ERROR
+            if answer.stalled:
+                path = scope["path"][:_LONGEST_PATH]
+                log.warning("%s: cut off, as the client does not read", path)
+            else:
+                failed = error
+                answer.status = answer.status or _SERVER_ERROR
         finally:
             self._log(scope, answer, perf_counter() - began_s)
+            if answer.bytes >= _LARGE_BYTES:
+                asyncio.get_running_loop().run_in_executor(None, _give_back_memory)
         if failed is None:
             return
-        log.error("request %s failed", answer.id, exc_info=failed)
+        log.error("request %s failed", scope["state"]["id"], exc_info=failed)
         if answer.started:
             raise failed
         refusal = error_response(500, "internal error; the log has the details", code="internal")
@@ -332,12 +336,9 @@ class GateMiddleware:
         with ExitStack() as work:
             connection.state.held = work
             refusal = await self._refusal(connection, work)
-            if refusal is not None:
-                await refusal(scope, receive, send)
-            elif scope["type"] == "http":
-                await self._limited(scope, receive, send)
-            else:
-                await self._app(scope, receive, send)
+            if refusal is None and scope["type"] == "http":
+                receive = connection.state.body = self._limited(scope, receive)
+            await (refusal or self._app)(scope, receive, send)
 
     async def _refusal(self, connection: HTTPConnection, work: ExitStack) -> Response | None:
         """Return the error response for a request that is refused, or None."""
@@ -346,8 +347,8 @@ class GateMiddleware:
         if not self._origins.allow(connection):
             return foreign_origin()
         if connection.state.client_id is None:
-            message = f"{HEADER}: up to 200 of A-Z a-z 0-9 . _ : / + = @ -"
-            return error_response(422, message, param=HEADER, code="invalid_value")
+            message = f"{ID_HEADER}: up to 200 of A-Z a-z 0-9 . _ : / + = @ -"
+            return error_response(422, message, param=ID_HEADER, code="invalid_value")
         path = connection.scope["path"]
         if not self._keyring and path not in PROBES and not self._hosts.allow(connection):
             return unknown_host(connection)
@@ -368,24 +369,13 @@ class GateMiddleware:
             return speech_error_response(error)
         return None
 
-    async def _limited(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Forward an HTTP request within the limits of its body and its answer."""
-        settings = self._settings
-        upload = (scope["method"], scope["path"]) in UPLOADS
+    def _limited(self, scope: Scope, receive: Receive) -> LimitedBody:
+        """Return the body of an HTTP request within its limits."""
+        settings, upload = self._settings, (scope["method"], scope["path"]) in UPLOADS
         limit_bytes = settings.max_upload_bytes if upload else settings.max_body_bytes
-        body = LimitedBody(receive, Headers(scope=scope), limit_bytes, settings.body_timeout_s)
-        answer = PacedAnswer(send, body, settings.stall_timeout_s)
-        try:
-            await self._app(scope, body, answer.send)
-        except Exception:
-            if not answer.stalled:
-                raise
-            log.warning("%s: cut off, as the client does not read", scope["path"][:_LONGEST_PATH])
-        finally:
-            if answer.bytes >= _LARGE_BYTES:
-                asyncio.get_running_loop().run_in_executor(None, _give_back_memory)
+        return LimitedBody(receive, Headers(scope=scope), limit_bytes, settings.body_timeout_s)
 
-    def _log(self, scope: Scope, answer: "_LoggedSend", seconds: float) -> None:
+    def _log(self, scope: Scope, answer: SentAnswer, seconds: float) -> None:
         connection = HTTPConnection(scope)
         status = answer.status or CLIENT_CLOSED
         method = scope.get("method", "WS")
@@ -416,38 +406,9 @@ class GateMiddleware:
         )
 
 
-class _LoggedSend:
-    """An ASGI `send` that adds the request's id, and notes what was sent of the answer."""
-
-    def __init__(self, send: Send, request_id: str) -> None:
-        self._send, self.id = send, request_id
-        self.status: int | None = None
-        self.bytes = 0
-        self.started = self.whole = False
-
-    async def send(self, message: Message) -> None:
-        """Forward a message."""
-        kind = message["type"].removeprefix("websocket.")
-        if kind in {"http.response.start", "accept"}:
-            self.started = True
-            own = (HEADER.encode(), self.id.encode())
-            message["headers"] = [*message.get("headers", ()), own]
-        await self._send(message)
-        match kind:
-            case "http.response.start":
-                self.status = message["status"]
-            case "http.response.body":
-                self.bytes += len(message.get("body", b""))
-                self.whole = not message.get("more_body", False)
-            case "accept":
-                self.status, self.whole = _SWITCHING_PROTOCOLS, True
-            case "send":
-                self.bytes += len(message.get("bytes") or message.get("text") or "")
-
-
 def _identify(scope: Scope) -> None:
     """Give a request its id, and note that of the client and its address."""
-    request_id, sent_id = uuid4().hex, Headers(scope=scope).get(HEADER, "")
+    request_id, sent_id = uuid4().hex, Headers(scope=scope).get(ID_HEADER, "")
     client_id = sent_id if re.fullmatch(_CLIENT_ID, sent_id) else None
     scope.setdefault("state", {}).update(id=request_id, owner="", client_id=client_id)
     if (client := scope.get("client")) is not None:
