@@ -67,11 +67,6 @@ def _timed(pieces: Iterator[AnyStr]) -> tuple[AnyStr | None, float]:
     return next(pieces, None), perf_counter() - began_s
 
 
-def report_json(job: SpeechJob, outcome: Outcome) -> str:
-    """Return a `SpeechReport` as JSON; NaN and infinity become null."""
-    return "".join(report_pieces(job, outcome))
-
-
 def report_pieces(job: SpeechJob, outcome: Outcome) -> Iterator[str]:
     """Yield a `SpeechReport` as JSON in pieces; NaN and infinity become null."""
     report = _report(job, outcome).model_dump_json(exclude={"utterances"})

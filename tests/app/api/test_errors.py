@@ -193,13 +193,6 @@ def test_a_bad_request_line_gets_the_one_shape(toy_server, method, path, headers
     assert (answer.status_code, error["code"]) == (status, code)
 
 
-def test_a_body_of_unknown_length_is_cut_off_too(toy_server):
-    parts = (b" " * 50_000 for _ in range(7))
-    answer = toy_server.post("/tts", content=parts, headers={"content-type": "application/json"})
-    assert answer.status_code == 413
-    shape(answer)
-
-
 def test_our_own_mistakes_are_a_500_in_the_one_shape():
     app = create_app(Settings(), fake_engine())
     app.state.live_sessions = None  # which `/metrics` counts

@@ -3,9 +3,7 @@
 import io
 import logging
 import socket
-import threading
 import time
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -351,23 +349,6 @@ def test_built_in_voices_are_described_and_stay(client) -> None:
     assert refusal(client.delete(f"{VOICES}/toy"))[0] == 403
 
 
-def test_of_uploads_at_once_under_one_name_one_wins(client) -> None:
-    answers: Counter[int] = Counter()
-
-    def send(seed: int) -> None:
-        with httpx.Client(base_url=client.base_url, timeout=60) as own:
-            answers[upload(own, packed(speech_like(1.2, seed=seed))).status_code] += 1
-
-    threads = [threading.Thread(target=send, args=(seed,)) for seed in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert answers[200] == 1
-    assert set(answers) <= {200, 409, 503}
-    assert codes(client, "anna")
-
-
 def test_only_some_uploads_are_held_in_memory_at_once() -> None:
     assert MAX_UPLOADS * Settings().max_upload_bytes < 1 << 26
 
@@ -496,13 +477,6 @@ def test_an_odd_charset_is_no_mistake_of_ours(client, charset) -> None:
     assert answer.status_code < 500
     if answer.status_code != 200:
         refusal(answer)
-
-
-def test_the_media_type_of_a_form_is_compared_without_case(client) -> None:
-    request = client.build_request("POST", VOICES, data=FIELDS, files={"file": ("a.wav", WAV)})
-    kind = request.headers["content-type"].replace("multipart/form-data", "Multipart/Form-Data")
-    request.headers["content-type"] = kind
-    assert client.send(request).status_code == 200
 
 
 def test_uploads_that_stop_leave_room_for_those_of_another(server, client) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from app.api.reports.recent import SpeechReport
-from app.api.reports.writer import ReportWriter, report_json, report_pieces
+from app.api.reports.writer import ReportWriter, report_pieces
 from app.engine.job import SpeechJob, SpeechResult, SpokenUtterance, Timings
 from samplers.ar.trace import TOPS, Record, entries
 from samplers.knobs.params import SamplingParams
@@ -55,10 +55,15 @@ def result(*utterances: SpokenUtterance) -> SpeechResult:
     )
 
 
+def read(made: SpeechResult) -> dict[str, Any]:
+    report: dict[str, Any] = json.loads("".join(report_pieces(JOB, made)))
+    return report
+
+
 @pytest.mark.parametrize("frames", [1, 63, 64, 65, 300])
 def test_a_report_tells_every_number_of_codes_and_trace(frames) -> None:
     one = spoken(frames)
-    report = json.loads(report_json(JOB, result(one, spoken(2, traced=False))))
+    report = read(result(one, spoken(2, traced=False)))
     told, plain = report["utterances"]
     assert told["codes"] == one.codes.tolist()
     assert one.trace is not None
@@ -77,16 +82,16 @@ def test_what_was_taken_back_has_no_score() -> None:
     columns = trace(6)
     columns["frame"] = np.array([0, 1, 2, 1, 2, 3])
     codes = np.zeros((3, 8), np.int16)
-    told = json.loads(report_json(JOB, result(SpokenUtterance(codes, "stop", trace=columns))))
+    told = read(result(SpokenUtterance(codes, "stop", trace=columns)))
     scores = columns["score"].tolist()
     assert told["utterances"][0]["scores"] == [scores[place] for place in (0, 3, 4, 5)]
 
 
 def test_a_pause_and_nothing_at_all_are_reports() -> None:
     pause = SpokenUtterance(np.zeros((0, 8), np.int16), "stop", trace={})
-    (told,) = json.loads(report_json(JOB, result(pause)))["utterances"]
+    (told,) = read(result(pause))["utterances"]
     assert (told["codes"], told["tokens"], told["scores"]) == ([], [], [])
-    assert json.loads(report_json(JOB, result()))["utterances"] == []
+    assert read(result())["utterances"] == []
 
 
 def test_no_piece_is_large_however_long_the_report() -> None:
