@@ -21,11 +21,10 @@ from fastapi import FastAPI
 
 from app.api.gate.admission import Admission
 from app.api.gate.limits import MAX_HEAD_BYTES
-from app.connections import connection_class
+from app.connections import BoundedWebSocket, connection_class
 from app.engine.engine import SpeechEngine
 from app.garbage import freeze_when_ready
 from app.settings import Settings
-from app.websockets import BoundedWebSocket
 
 log = logging.getLogger(__name__)
 

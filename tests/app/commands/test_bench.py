@@ -12,12 +12,6 @@ from app.cli import main
 from app.commands.listeners import ReceivedSpeech, figures, run_load
 
 
-@pytest.fixture(autouse=True)
-def _environment(monkeypatch: pytest.MonkeyPatch, toy: Path) -> None:
-    monkeypatch.setenv("TTS_MODEL", str(toy))
-    monkeypatch.setenv("TTS_DEVICE", "cpu")
-
-
 def test_figures_are_those_of_the_listeners_that_heard_something() -> None:
     rate = 2 * 24_000
     good = ReceivedSpeech(200, arrivals=((0.5, rate), (2.0, rate)), sound=bytes(2 * rate))

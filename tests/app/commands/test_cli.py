@@ -16,12 +16,6 @@ from samplers.knobs.params import SamplingParams
 from samplers.knobs.presets import PRESETS
 
 
-@pytest.fixture(autouse=True)
-def _environment(monkeypatch, toy):
-    monkeypatch.setenv("TTS_MODEL", str(toy))
-    monkeypatch.setenv("TTS_DEVICE", "cpu")
-
-
 def test_a_knob_on_the_command_line_reaches_the_sampler(tmp_path):
     for seed in ("1", "2"):
         out = str(tmp_path / seed)

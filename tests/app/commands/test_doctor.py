@@ -39,9 +39,7 @@ CHECKS = (
 
 
 @pytest.fixture(autouse=True)
-def _environment(monkeypatch: pytest.MonkeyPatch, toy: Path, tmp_path: Path) -> None:
-    monkeypatch.setenv("TTS_MODEL", str(toy))
-    monkeypatch.setenv("TTS_DEVICE", "cpu")
+def _environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("TTS_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("TTS_VOICES", str(tmp_path / "voices"))
 

@@ -31,12 +31,6 @@ BRIEF = {"512": 3}  # the toy model seldom stops by itself
 MANNER = ["--logit-bias", json.dumps(BRIEF), "--seed", "9"]
 
 
-@pytest.fixture(autouse=True)
-def _environment(monkeypatch: pytest.MonkeyPatch, toy: Path) -> None:
-    monkeypatch.setenv("TTS_MODEL", str(toy))
-    monkeypatch.setenv("TTS_DEVICE", "cpu")
-
-
 @pytest.fixture
 def book(tmp_path: Path) -> Path:
     path = tmp_path / "book.txt"

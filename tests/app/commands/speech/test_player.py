@@ -13,12 +13,6 @@ from app.commands.speech import player
 SHORT = ["--max-duration-s", "0.4", "--seed", "9"]
 
 
-@pytest.fixture(autouse=True)
-def _environment(monkeypatch: pytest.MonkeyPatch, toy: Path) -> None:
-    monkeypatch.setenv("TTS_MODEL", str(toy))
-    monkeypatch.setenv("TTS_DEVICE", "cpu")
-
-
 def install(folder: Path, monkeypatch: pytest.MonkeyPatch, name: str, *, status: int = 0) -> Path:
     """Put a program of that name, alone, on the path: it keeps what it is to play."""
     heard = folder / "heard"
