@@ -2,7 +2,7 @@
 
 import asyncio
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import httpx2
@@ -12,12 +12,7 @@ from app.api.schemas import SpeechOptions
 from app.audio.formats import AudioFormat
 from app.commands.client import check
 from app.commands.errors import CommandFailed
-from app.commands.output import (
-    print_status,
-    warn_of_idle_knobs,
-    warn_of_silence,
-    write_file,
-)
+from app.commands.output import print_status, write_file
 from app.commands.speech.options import SpeakOptions
 from app.commands.speech.player import Player, find_player
 from app.commands.speech.subtitles import subtitles
@@ -27,6 +22,7 @@ from samplers.knobs.params import SamplingParams
 
 _PATH = "/v1/audio/speech"
 _WORDS = TypeAdapter(list[WordTimes])
+_SHOWN = 5  # numbers of sentences in a message
 _NOT_SENT = {"model"}  # here the path of a folder, there a name
 
 
@@ -117,15 +113,18 @@ class SpeechClient:
 
     def _warn(self, answer: httpx2.Response, report: httpx2.Response) -> None:
         """Print which flags did nothing, of what the service warns, and what has no sound."""
-        ignored = filter(None, answer.headers.get("x-ignored", "").split(", "))
         params = SamplingParams(**self._options.model_dump(include={*SamplingParams.model_fields}))
         needs = idle_knobs(params, self._options.model_fields_set)
-        warn_of_idle_knobs({name: needs.get(name, "") for name in ignored})
+        for name in filter(None, answer.headers.get("x-ignored", "").split(", ")):
+            need = f"; it needs {needs[name]}" if name in needs else ""
+            print_status(f"warning: --{name} did nothing{need}")
         if warning := answer.headers.get("x-warning"):
             print_status(f"warning: {warning}")
         if report is not answer and not report.is_error:
-            spoken = report.json()["utterances"]
-            warn_of_silence([one["finish_reason"] for one in spoken if one["phonemes"]])
+            spoken = [one for one in report.json()["utterances"] if one["phonemes"]]
+            silent = [n for n, one in enumerate(spoken, 1) if one["finish_reason"] == "empty"]
+            if silent:
+                print_status(f"warning: {_without_sound(silent, len(spoken))}")
 
     def _summarise(self, answer: httpx2.Response, report: httpx2.Response) -> None:
         """Print how long the speech is, and what repeats it."""
@@ -139,3 +138,15 @@ class SpeechClient:
             f" {answer.elapsed.total_seconds():.2f} s, voice {headers['x-voice']}, seed"
             f" {headers['x-seed']}, finish reason {finish or 'unknown'}"
         )
+
+
+def _without_sound(silent: Sequence[int], sentences: int) -> str:
+    """Return which of the sentences have no sound, and what may help."""
+    which = "it has no sound"
+    if sentences > 1:
+        numbers = ", ".join(map(str, silent[:_SHOWN])) + (", ..." if silent[_SHOWN:] else "")
+        which = f"{len(silent)} of {sentences} sentences have no sound ({numbers})"
+    return (
+        f"{which}: the model drew its stop before any frame. Try another --seed, or"
+        " --min-frames 30, before which it cannot stop"
+    )

@@ -1,11 +1,9 @@
 """`valle-serve speak --url` gives what the server gives, and says why where it does not."""
 
-import json
 from pathlib import Path
 
 import httpx
 import pytest
-import soundfile
 
 from app.cli import main
 
@@ -31,28 +29,6 @@ def test_a_file_is_what_the_server_answers_and_as_good_as_our_own(
     there = (tmp_path / "there.wav").read_bytes()
     assert there == (tmp_path / "here.wav").read_bytes()
     assert "voice toy, seed 9" in capsys.readouterr().err.splitlines()[0]
-
-
-def test_the_name_chooses_the_format_and_the_account_lies_beside(url: str, tmp_path: Path) -> None:
-    out = tmp_path / "a.flac"
-    assert main(["speak", "Hello.", "-o", str(out), "--url", url, "--trace", *SHORT]) == 0
-    assert soundfile.info(out).format == "FLAC"
-    assert json.loads((tmp_path / "a.flac.json").read_text())["request"]["input"] == "Hello."
-
-
-@pytest.mark.parametrize("out", ["a.wav", "-"])
-def test_a_server_s_speech_without_sound_is_told_of(
-    url: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsysbinary: pytest.CaptureFixture[bytes],
-    out: str,
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    words = ["speak", "Hello. You.", "-o", out, "--url", url, "--logit-bias", '{"512": 100}']
-    assert main(words) == 0
-    warning = capsysbinary.readouterr().err.decode().splitlines()[0]
-    assert warning.startswith("warning: 2 of 2 sentences have no sound (1, 2): ")
 
 
 def test_a_pipe_gets_it_while_it_is_spoken(
