@@ -15,7 +15,6 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from app.api.errors import problems_of
-from app.api.reports.recent import RecentSpeeches
 from app.api.requests import (
     EngineDep,
     SettingsDep,
@@ -27,7 +26,7 @@ from app.api.requests import (
 )
 from app.api.schemas import NOT_READY, SPEECH_OR_LINES, SpeechRequest
 from app.api.shapes.words import TimedCharacter, TimedJson, timed_characters
-from app.api.speech.route import RecentDep, speak
+from app.api.speech.route import speak
 from app.api.voices import UPLOAD_RESPONSES, VoiceForm, add_voice
 from app.audio.formats import AudioFormat, SampleRate
 from app.engine.engine import SpeechEngine
@@ -152,46 +151,32 @@ elevenlabs_router = APIRouter(tags=["other shapes"], responses=SPEECH_OR_LINES)
 
 
 @elevenlabs_router.post("/v1/text-to-speech/{voice_id}", openapi_extra=_SCHEMA)
-async def elevenlabs_speech(
-    request: Request, wanted: TranslatedDep, engine: EngineDep, recent: RecentDep
-) -> Response:
+async def elevenlabs_speech(request: Request, wanted: TranslatedDep) -> Response:
     """Speak a text, whole, as ElevenLabs would."""
-    return await _speak(request, wanted, engine, recent)
+    return await _speak(request, wanted)
 
 
 @elevenlabs_router.post("/v1/text-to-speech/{voice_id}/stream", openapi_extra=_SCHEMA)
-async def elevenlabs_stream(
-    request: Request, wanted: TranslatedDep, engine: EngineDep, recent: RecentDep
-) -> Response:
+async def elevenlabs_stream(request: Request, wanted: TranslatedDep) -> Response:
     """Speak a text while it is generated, as ElevenLabs would."""
-    return await _speak(request, wanted, engine, recent, stream=True)
+    return await _speak(request, wanted, stream=True)
 
 
 @elevenlabs_router.post("/v1/text-to-speech/{voice_id}/with-timestamps", openapi_extra=_SCHEMA)
-async def elevenlabs_timestamps(
-    request: Request, wanted: TranslatedDep, engine: EngineDep, recent: RecentDep
-) -> Response:
+async def elevenlabs_timestamps(request: Request, wanted: TranslatedDep) -> Response:
     """Speak a text, whole, with the times of its characters, as ElevenLabs would."""
-    return await _speak(request, wanted, engine, recent, timestamps="word")
+    return await _speak(request, wanted, timestamps="word")
 
 
 @elevenlabs_router.post(
     "/v1/text-to-speech/{voice_id}/stream/with-timestamps", openapi_extra=_SCHEMA
 )
-async def elevenlabs_stream_timestamps(
-    request: Request, wanted: TranslatedDep, engine: EngineDep, recent: RecentDep
-) -> Response:
+async def elevenlabs_stream_timestamps(request: Request, wanted: TranslatedDep) -> Response:
     """Speak a text while it is generated, a JSON object a line, with the times of characters."""
-    return await _speak(request, wanted, engine, recent, stream=True, timestamps="word")
+    return await _speak(request, wanted, stream=True, timestamps="word")
 
 
-async def _speak(
-    request: Request,
-    wanted: SpeechRequest,
-    engine: SpeechEngine,
-    recent: RecentSpeeches,
-    **changed: Any,
-) -> Response:
+async def _speak(request: Request, wanted: SpeechRequest, **changed: Any) -> Response:
     """Return the response to a changed request; with timestamps, in ElevenLabs' JSON."""
     wanted = wanted.model_copy(update=changed)
 
@@ -200,7 +185,7 @@ async def _speak(
 
     timed = wanted.timestamps == "word"
     framing = TimedJson(part, streamed=wanted.streamed) if timed else None
-    return await speak(request, wanted, engine, recent, framing)
+    return await speak(request, wanted, framing)
 
 
 def _part(sound: bytes, words: Sequence[WordTimes], speed: float) -> dict[str, Any]:

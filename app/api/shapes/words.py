@@ -8,10 +8,10 @@ from typing import Annotated, Any, Literal, NamedTuple
 from fastapi import APIRouter, Depends, Request, Response
 from pydantic import ConfigDict, Field
 
-from app.api.requests import EngineDep, body_schema, json_body
+from app.api.requests import body_schema, json_body
 from app.api.schemas import NDJSON, SPEECH_OR_LINES, SpeechRequest
 from app.api.speech.answer import Framing
-from app.api.speech.route import RecentDep, speak
+from app.api.speech.route import speak
 from app.audio.formats import AudioFormat
 from app.engine.job import AudioChunk, SpeechResult, WordTimes
 
@@ -121,9 +121,7 @@ captioned_router = APIRouter(tags=["other shapes"], responses=SPEECH_OR_LINES)
 
 
 @captioned_router.post("/dev/captioned_speech", openapi_extra=body_schema(CaptionedRequest))
-async def captioned_speech(
-    request: Request, body: Body, engine: EngineDep, recent: RecentDep
-) -> Response:
+async def captioned_speech(request: Request, body: Body) -> Response:
     """Speak a text with the times of its words: one JSON object, or one a line."""
     timed = body.model_copy(update={"timestamps": "word" if body.return_timestamps else "none"})
 
@@ -134,7 +132,7 @@ async def captioned_speech(
             "timestamps": _captions(words, body) if body.return_timestamps else None,
         }
 
-    return await speak(request, timed, engine, recent, TimedJson(part, streamed=timed.streamed))
+    return await speak(request, timed, TimedJson(part, streamed=timed.streamed))
 
 
 def _captions(words: Sequence[WordTimes], body: CaptionedRequest) -> list[dict[str, Any]]:

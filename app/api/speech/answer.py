@@ -44,10 +44,12 @@ from app.audio.rendering import (
     split_portions,
 )
 from app.engine.admission import Places, stretched
+from app.engine.engine import SpeechEngine
 from app.engine.errors import EngineBusy, InvalidRequest, ReaderStalled, SpeechError
 from app.engine.interface import ModelInfo, Plan
 from app.engine.job import AudioChunk, Codes, SpeechJob, SpeechResult, UtteranceCodes
 from app.engine.serving.running import SpeechStream
+from app.settings import Settings
 from models.text.warnings import warnings_of
 from samplers.knobs.needs import doubts, idle_knobs
 from samplers.knobs.params import SamplingParams
@@ -244,6 +246,7 @@ class Answer:
         came_s: Monotonic time of the request.
 
     Attributes:
+        engine: That of the application, as `recent` and `settings` are.
         output: Format, speed and loudness, once they are known.
         first_audio_s: Seconds from the request to the first chunk with samples, or to the end if
             there is none.
@@ -252,9 +255,12 @@ class Answer:
     output: OutputOptions
 
     def __init__(self, request: Request, framing: Framing, came_s: float) -> None:
-        self._request, self.framing, self._came_s = request, framing, came_s
-        self.client = client_of(request)
-        self.render_pool: RenderPool = request.app.state.render_pool
+        self.request, self.framing, self._came_s = request, framing, came_s
+        self.client, state = client_of(request), request.app.state
+        self.engine: SpeechEngine = state.engine
+        self.recent: RecentSpeeches = state.recent
+        self.settings: Settings = state.settings
+        self.render_pool: RenderPool = state.render_pool
         self.first_audio_s = 0.0
 
     async def collected(self, stream: SpeechStream, *, whole: bool) -> list[AudioChunk] | None:
@@ -281,14 +287,14 @@ class Answer:
 
     def _hold(self, samples: int) -> None:
         """Count samples until the answer was taken; fail if too many wait to be sent."""
-        places: Places = self._request.app.state.whole_samples
+        places: Places = self.request.app.state.whole_samples
         count = round(stretched(samples, self.output.speed))
         if not places.free(self.client, count):
             raise EngineBusy(
                 "too much audio waits to be sent, or too much of yours", retry_after_s=5
             )
         places.take(self.client, count)
-        self._request.state.held.callback(places.give_back, self.client, count)
+        self.request.state.held.callback(places.give_back, self.client, count)
 
     async def whole(self, chunks: list[AudioChunk]) -> Response:
         """Return the response with a whole speech, unless the client disconnects.
@@ -322,7 +328,7 @@ class Answer:
     async def unless_client_leaves(self, work: Coroutine[Any, Any, T]) -> T | None:
         """Return the result of a coroutine, or cancel it and return None if the client leaves."""
         working = asyncio.create_task(work)
-        leaving = asyncio.create_task(_disconnected(self._request.receive))
+        leaving = asyncio.create_task(_disconnected(self.request.receive))
         try:
             await asyncio.wait({working, leaving}, return_when=asyncio.FIRST_COMPLETED)
             return working.result() if working.done() else None
@@ -348,7 +354,6 @@ class StreamedSpeech(Response):
 
     Args:
         opening: The chunks up to the first with samples.
-        likely_lufs: Expected loudness of the samples; None if unknown.
     """
 
     def __init__(
@@ -357,19 +362,18 @@ class StreamedSpeech(Response):
         job: SpeechJob,
         stream: SpeechStream,
         opening: Sequence[AudioChunk],
-        recent: RecentSpeeches,
-        likely_lufs: float | None,
     ) -> None:
-        self._job, self._stream, self._opening, self._recent = job, stream, opening, recent
+        self._job, self._stream, self._opening = job, stream, opening
         self._framing, output = answer.framing, answer.output
         self._rate_hz = rate_hz = opening[0].sample_rate_hz
         self._instant = output.instant(rate_hz)
         self._render_pool, self._client = answer.render_pool, answer.client
+        plan = stream.plan
+        assert plan is not None  # known with the first audio
+        likely_lufs = answer.engine.voices.likely_lufs(plan.voice)
         self._rendering = StreamRenderer(output, rate_hz, likely_lufs)
         self._answer, self._audio_s = answer, 0.0
         self._result: SpeechResult | None = None
-        plan = stream.plan
-        assert plan is not None  # known with the first audio
         headers = opening_headers(plan, plan.voice.name, output.rate_hz(rate_hz)) | {
             "X-TTFA-Ms": f"{1000 * answer.first_audio_s:.1f}",
             "X-Accel-Buffering": "no",  # stops nginx from buffering the stream
@@ -391,7 +395,7 @@ class StreamedSpeech(Response):
             log.warning("response %s: cut off (%s)", self._job.id, broken.code)
         finally:
             await self._stream.aclose()
-            self._recent.keep(self._job, result or self._failure(error))
+            self._answer.recent.keep(self._job, result or self._failure(error))
 
     async def _send(self, send: Send) -> SpeechResult | None:
         """Send head and body; return the result."""

@@ -27,7 +27,7 @@ from app.api.requests import (
     EngineDep,
     body_schema,
     check_model,
-    get_settings,
+    get_engine,
     ignored_fields,
     json_body,
     model_names,
@@ -63,7 +63,6 @@ from app.api.speech.answer import (
 from app.audio.formats import MEDIA_TYPES, AudioFormat
 from app.audio.rendering import RenderPool
 from app.engine.admission import check_audio_s, pauses_s
-from app.engine.engine import SpeechEngine
 from app.engine.errors import (
     DeadlineExceeded,
     GenerationFailed,
@@ -94,19 +93,15 @@ speech_router = APIRouter(tags=["speech"])
 @speech_router.post(
     "/v1/audio/speech", responses=SPEECH_OR_CODES, openapi_extra=body_schema(SpeechRequest)
 )
-async def create_speech(
-    request: Request, wanted: SpeechBody, engine: EngineDep, recent: RecentDep
-) -> Response:
+async def create_speech(request: Request, wanted: SpeechBody) -> Response:
     """Speak a text, compatible with OpenAI's clients: by default streamed MP3."""
-    return await speak(request, wanted, engine, recent)
+    return await speak(request, wanted)
 
 
 @speech_router.post("/tts", responses=SPEECH_OR_CODES, openapi_extra=body_schema(TtsRequest))
-async def create_tts(
-    request: Request, wanted: TtsBody, engine: EngineDep, recent: RecentDep
-) -> Response:
+async def create_tts(request: Request, wanted: TtsBody) -> Response:
     """Speak a text: by default a whole WAV."""
-    return await speak(request, wanted, engine, recent)
+    return await speak(request, wanted)
 
 
 @speech_router.post(
@@ -139,39 +134,28 @@ async def read_text(request: Request, wanted: PhonemesBody, engine: EngineDep) -
 
 
 async def speak(
-    request: Request,
-    wanted: SpeechRequest,
-    engine: SpeechEngine,
-    recent: RecentSpeeches,
-    framing: Framing | None = None,
+    request: Request, wanted: SpeechRequest, framing: Framing | None = None
 ) -> Response:
     """Submit a request and return its response, whole or streamed.
 
     Args:
         framing: Shape of the response's body; None: as the request asks.
     """
-    came_s = monotonic()
+    came_s, state, engine = monotonic(), request.state, get_engine(request)
     if framing is None:
         framing = framing_of(wanted, request.headers.get("accept", ""), engine.info)
-    settings, state = get_settings(request), request.state
+    answer = Answer(request, framing, came_s)
+    settings = answer.settings
     check_model(wanted.model, engine.info.name, model_names(settings))
     ignored = ignored_fields(wanted, settings, state.id)
-    answer = Answer(request, framing, came_s)
-    if not settings.once_per_id or not state.client_id:
-        response = await _spoken(request, wanted, engine, recent, answer)
-    else:
-        response = await _spoken_once(request, wanted, engine, recent, answer)
+    once = settings.once_per_id and state.client_id
+    response = await (_spoken_once if once else _spoken)(wanted, answer)
     return naming_ignored(response, [*ignored, *getattr(state, "ignored", ())])
 
 
-async def _spoken_once(
-    request: Request,
-    wanted: SpeechRequest,
-    engine: SpeechEngine,
-    recent: RecentSpeeches,
-    answer: Answer,
-) -> Response:
+async def _spoken_once(wanted: SpeechRequest, answer: Answer) -> Response:
     """Return the response to a request whose id may be that of an earlier one; as `_spoken`."""
+    request, recent = answer.request, answer.recent
     state = request.state
     body = f"{request.url.path} {wanted.model_dump_json()}"
     digest = hashlib.sha256(body.encode()).hexdigest()
@@ -180,29 +164,23 @@ async def _spoken_once(
         with suppress(UnknownSpeech):
             job, result = await recent.complete(earlier, state.owner)
             answer.output = output_of(job, wanted.sound_format)
-            response = await _replayed(request, result, engine, answer)
+            response = await _replayed(result, answer)
             response.headers["X-Repeats"] = earlier
             return response
     try:
-        return await _spoken(request, wanted, engine, recent, answer)
+        return await _spoken(wanted, answer)
     except BaseException:
         recent.end(state.id, complete=False)
         raise
 
 
-async def _spoken(
-    request: Request,
-    wanted: SpeechRequest,
-    engine: SpeechEngine,
-    recent: RecentSpeeches,
-    answer: Answer,
-) -> Response:
+async def _spoken(wanted: SpeechRequest, answer: Answer) -> Response:
     """Submit a checked request and return its response."""
-    owner = request.state.owner
-    job = wanted.job(request.state.id, owner, answer.client)
-    job = replace(job, kept=await recent.take(wanted.continue_from, owner))
+    state, recent = answer.request.state, answer.recent
+    job = wanted.job(state.id, state.owner, answer.client)
+    job = replace(job, kept=await recent.take(wanted.continue_from, state.owner))
     answer.output = output_of(job, wanted.sound_format)
-    stream = engine.submit(job)
+    stream = answer.engine.submit(job)
     try:
         chunks = await answer.collected(stream, whole=not wanted.streamed)
     except (DeadlineExceeded, GenerationFailed) as error:
@@ -214,8 +192,7 @@ async def _spoken(
     if wanted.streamed:
         plan = stream.plan
         assert plan is not None  # known with the first audio
-        likely_lufs = engine.voices.likely_lufs(plan.voice)
-        streamed = StreamedSpeech(answer, job, stream, chunks, recent, likely_lufs)
+        streamed = StreamedSpeech(answer, job, stream, chunks)
         return naming_doubts(streamed, job, plan.language, plan.params)
     result = result_of(chunks)
     recent.keep(job, result)
@@ -264,7 +241,6 @@ async def get_speech(
 async def get_speech_audio(
     request: Request,
     speech_id: SpeechId,
-    engine: EngineDep,
     recent: RecentDep,
     wanted: Annotated[SoundQuery, Query()],
 ) -> Response:
@@ -273,11 +249,11 @@ async def get_speech_audio(
     Speed and loudness are those of its request.
     """
     job, result = await recent.complete(speech_id, request.state.owner)
-    return await replayed(request, job, result, engine, wanted.response_format)
+    return await replayed(request, job, result, wanted.response_format)
 
 
 async def replayed(
-    request: Request, job: SpeechJob, result: SpeechResult, engine: SpeechEngine, form: AudioFormat
+    request: Request, job: SpeechJob, result: SpeechResult, form: AudioFormat
 ) -> Response:
     """Return the response with the audio of a result's codes, in a container.
 
@@ -287,18 +263,16 @@ async def replayed(
     """
     answer = Answer(request, Framing(MEDIA_TYPES[form]), monotonic())
     answer.output = output_of(job, form)
-    return await _replayed(request, result, engine, answer)
+    return await _replayed(result, answer)
 
 
-async def _replayed(
-    request: Request, result: SpeechResult, engine: SpeechEngine, answer: Answer
-) -> Response:
-    settings = get_settings(request)
+async def _replayed(result: SpeechResult, answer: Answer) -> Response:
+    engine, settings = answer.engine, answer.settings
     pauses = pauses_s(result.utterances, result.params.pause_s or 0.0, more=False)
     frames = max(0.0, result.sound_frames - len(result.utterances))  # where the drawing was ended
     sound_s = frames / engine.info.frame_rate_hz
     check_audio_s(sound_s, pauses, answer.output.speed, settings.max_audio_s, param="utterances")
-    stream = engine.replay(request.state.id, result, answer.client)
+    stream = engine.replay(answer.request.state.id, result, answer.client)
     chunks = await answer.collected(stream, whole=True)
     return Response(status_code=CLIENT_CLOSED) if chunks is None else await answer.whole(chunks)
 
@@ -399,7 +373,7 @@ async def decode_codes(
     read = partial(_read, await request.body(), kind, count)
     pool: RenderPool = request.app.state.render_pool
     changed = _replaced(result, await pool.run(client_of(request), read), engine.info)
-    return await replayed(request, job, changed, engine, wanted.response_format)
+    return await replayed(request, job, changed, wanted.response_format)
 
 
 def _replaced(
