@@ -1,9 +1,10 @@
-"""Decoding with libav: MP3, and what phones, browsers and editors write."""
+"""Decoding of recordings with libav."""
 
 import io
+import re
 from collections.abc import Iterator
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,25 +17,25 @@ class LibavError(ValueError):
     """The file cannot be read."""
 
 
+_FIRST_BYTES: Final = {
+    "wav": rb"RIFF.{4}WAVE",
+    "flac": rb"fLaC",
+    "ogg": rb"OggS",
+    "mov": rb".{4}ftyp",  # M4A, MP4, 3GP
+    "matroska": rb"\x1aE\xdf\xa3",  # WebM
+    "caf": rb"caff",
+    "aiff": rb"FORM.{4}AIF[FC]",
+    "amr": rb"#!AMR",
+    "aac": rb"\xff[\xf0\xf1\xf8\xf9]",  # ADTS: an MPEG sync word of layer 0
+    "mp3": rb"ID3|\xff[\xe0-\xff]",
+}
+"""Of the formats that are read, by their names in libav; the first that fits is taken."""
+
+
 def libav_format(content: bytes) -> str | None:
     """Return libav's name of a file's format, by its first bytes; None if it is not read here."""
-    if content[4:8] == b"ftyp":
-        return "mov"  # M4A, MP4, 3GP
-    if content[:4] == b"\x1aE\xdf\xa3":
-        return "matroska"  # WebM
-    if content[:4] == b"caff":
-        return "caf"
-    if content[:4] == b"FORM" and content[8:12] in {b"AIFF", b"AIFC"}:
-        return "aiff"
-    if content[:5] == b"#!AMR":
-        return "amr"
-    if content[:1] == b"\xff" and content[1:2] and content[1] & 0xF6 == 0xF0:
-        return "aac"  # ADTS: an MPEG sync word of layer 0
-    return "mp3" if content[:3] == b"ID3" or _has_mpeg_sync(content) else None
-
-
-def _has_mpeg_sync(content: bytes) -> bool:
-    return content[:1] == b"\xff" and content[1:2] >= b"\xe0"
+    fits = (name for name, bytes_ in _FIRST_BYTES.items() if re.match(bytes_, content, re.DOTALL))
+    return next(fits, None)
 
 
 class LibavFile:
@@ -45,9 +46,7 @@ class LibavFile:
 
         try:
             self._file = av.open(io.BytesIO(content), "r", format=form)
-            name = self._file.streams.audio[0].codec_context.name
-            if form == "mp3" and name not in {"mp3", "mp3float"}:
-                raise LibavError("it is not MP3")
+            self.codec = self._file.streams.audio[0].codec_context.name  # as libav calls it
             self._decoded = self._frames()
             # What a stream says of itself is not always what is decoded: HE-AAC has twice the rate.
             self._first = next(self._decoded)

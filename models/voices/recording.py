@@ -5,9 +5,8 @@ file can decode to hours of audio, so it is decoded a block at a time, and to a 
 """
 
 import io
-from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,9 +14,6 @@ from numpy.typing import NDArray
 from models.voices.libav import LibavError, LibavFile, libav_format
 from models.voices.loudness import loudness_lufs
 from models.voices.quality import quality_warnings
-
-if TYPE_CHECKING:
-    import soundfile
 
 MIN_S, MAX_S = 1.0, 30.0
 LONGEST_S: Final = 600.0
@@ -37,15 +33,11 @@ _SILENT_LUFS = -60.0
 _SILENT_BELOW_DB = -45.0  # relative to the loudest 10 ms
 _BEFORE_S, _AFTER_S = 0.05, 0.10  # silence kept at the ends, as in the training data
 _CLIPPED_SHARE = 0.002
-_BLOCK = 1 << 16  # samples that are decoded at a time
 _LEVELS_A_SECOND = 100
 _PAUSE_DB, _PAUSE_PARTS = -25.0, 20  # how much softer a pause is, and how many parts it lasts
-_FORMATS = {
-    "WAV": {"PCM_U8", "PCM_16", "PCM_24", "PCM_32", "FLOAT", "DOUBLE", "ALAW", "ULAW"},
-    "WAVEX": {"PCM_U8", "PCM_16", "PCM_24", "PCM_32", "FLOAT", "DOUBLE", "ALAW", "ULAW"},
-    "FLAC": {"PCM_S8", "PCM_16", "PCM_24"},
-    "OGG": {"VORBIS", "OPUS"},
-}
+_CODECS = {"wav": ("pcm_",), "flac": ("flac",), "ogg": ("vorbis", "opus"), "mp3": ("mp3",)}
+"""What the names of libav's codecs begin with, for formats that may have others."""
+
 _NO_FORMAT = "send WAV, FLAC, MP3 or OGG (Vorbis or Opus), M4A or WebM"
 
 Samples = NDArray[np.float32]
@@ -79,7 +71,7 @@ class Recording:
 
 
 def read_recording(content: bytes, start_s: float | None = None) -> Recording:
-    """Read an uploaded file: WAV, FLAC, OGG, MP3, or one of those of `models.voices.libav`.
+    """Read an uploaded file of a format of `models.voices.libav`.
 
     Averages the channels, trims silence at both ends, normalises loudness to `LEVEL_LUFS`, and
     resamples rates over 48 kHz. Of a file longer than `MAX_S` the best seconds are taken, unless
@@ -107,8 +99,6 @@ def read_recording(content: bytes, start_s: float | None = None) -> Recording:
 
 def _decode(content: bytes, start_s: float | None) -> tuple[NDArray[np.float64], int]:
     """Return at most `MAX_S` of mono samples ``[N]`` and their rate."""
-    import soundfile
-
     try:
         file = _opened(content)
         rate_hz = file.rate_hz
@@ -117,7 +107,7 @@ def _decode(content: bytes, start_s: float | None) -> tuple[NDArray[np.float64],
             start_s = _best_start_s(_levels(file), 1 / _LEVELS_A_SECOND)
         first = round(start_s * rate_hz)
         samples = _part(_opened(content), first, first + round(MAX_S * rate_hz))
-    except (OSError, soundfile.SoundFileError, LibavError) as error:
+    except LibavError as error:
         raise RecordingError(f"it cannot be read; {_NO_FORMAT}") from error
     if start_s and not len(samples):
         raise RecordingError(f"it ends before {start_s:g} s, where it should begin")
@@ -125,34 +115,18 @@ def _decode(content: bytes, start_s: float | None) -> tuple[NDArray[np.float64],
     return samples.astype(np.float64), rate_hz
 
 
-class _SndFile:
-    """A file that libsndfile reads, as `LibavFile` is one that libav does."""
-
-    def __init__(self, content: bytes) -> None:
-        import soundfile
-
-        self._file = soundfile.SoundFile(io.BytesIO(content))
-        _check_format(self._file)
-        self.rate_hz, self.channels = int(self._file.samplerate), int(self._file.channels)
-
-    def blocks(self) -> Iterator[NDArray[np.float32]]:
-        """Yield the samples, mono, from the beginning on."""
-        with self._file:
-            while len(block := self._file.read(_BLOCK, dtype="float32", always_2d=True)):
-                yield block.mean(axis=1, dtype=np.float32)
-
-
-def _opened(content: bytes) -> LibavFile | _SndFile:
+def _opened(content: bytes) -> LibavFile:
     """Return the file of an upload, by its first bytes."""
     form = libav_format(content)
-    if form is not None:
-        return LibavFile(content, form)
-    if not _looks_known(content):
+    if form is None:
         raise RecordingError(_NO_FORMAT)
-    return _SndFile(content)
+    file = LibavFile(content, form)
+    if not file.codec.startswith(_CODECS.get(form, "")):
+        raise RecordingError(f"{form.upper()} with {file.codec} is not supported; {_NO_FORMAT}")
+    return file
 
 
-def _part(file: LibavFile | _SndFile, first: int, until: int, at: int = 0) -> NDArray[np.float32]:
+def _part(file: LibavFile, first: int, until: int, at: int = 0) -> NDArray[np.float32]:
     """Return the samples from one index to before another, decoding no more."""
     parts: list[NDArray[np.float32]] = []
     for block in file.blocks():
@@ -163,7 +137,7 @@ def _part(file: LibavFile | _SndFile, first: int, until: int, at: int = 0) -> ND
     return np.concatenate(parts) if parts else np.zeros(0, np.float32)
 
 
-def _levels(file: LibavFile | _SndFile) -> NDArray[np.float64]:
+def _levels(file: LibavFile) -> NDArray[np.float64]:
     """Return the power of each 100th of a second, of the first `LONGEST_S`."""
     window = file.rate_hz // _LEVELS_A_SECOND
     levels: list[NDArray[np.float64]] = []
@@ -195,18 +169,6 @@ def _best_start_s(power: NDArray[np.float64], each_s: float) -> float:
         for part_s in (3.0, MAX_AUDIO_S)
     )
     return max(0.0, float(begins[int(np.argmax(shares))]) * each_s - _BEFORE_S)
-
-
-def _looks_known(content: bytes) -> bool:
-    """Return whether a file begins as WAV, FLAC or OGG, before libsndfile's decoders see it."""
-    wav = content[:4] == b"RIFF" and content[8:12] == b"WAVE"
-    return wav or content[:4] in {b"fLaC", b"OggS"}
-
-
-def _check_format(file: "soundfile.SoundFile") -> None:
-    """Refuse formats and encodings that are not accepted."""
-    if file.subtype not in _FORMATS.get(file.format, ()):
-        raise RecordingError(f"{file.format} with {file.subtype} is not supported; {_NO_FORMAT}")
 
 
 def _check_header(channels: int, rate_hz: int) -> None:

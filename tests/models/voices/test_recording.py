@@ -127,7 +127,7 @@ REFUSED = {
     "a session": (b"v=0\nc=IN IP4 127.0.0.1\nm=audio 9 RTP/AVP 0\n", "WAV, FLAC, MP3 or OGG"),
     "MPEG that is none": (b"\xff\xfb" + b"\0" * 5000, "cannot be read"),
     "cut off": (FILES["FLAC", "PCM_16"][:60], "cannot be read|at least 1 s"),
-    "ADPCM": (packed(speech_like(), subtype="IMA_ADPCM"), "IMA_ADPCM is not supported"),
+    "ADPCM": (packed(speech_like(), subtype="IMA_ADPCM"), "with adpcm_ima_wav is not supported"),
     "too short": (packed(speech_like(0.9)), "0.90 s; at least 1 s"),
     "mostly silent": (
         packed(np.concatenate([np.zeros(24_000), speech_like(0.5)])),
