@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from torch import Tensor
 from torch.nn import functional as F
 
+from models.checkpoints.published.layouts import FileLayout, find_layout
 from models.checkpoints.published.load import Switches, load_public
 from models.config import BOS_ID, EOS_ID
 from models.valle import Valle
@@ -72,40 +73,23 @@ def train(path: Path, switches: Switches, steps: int) -> float:
         schedule.step()
         last = [*last[-9:], float(total.detach())]
     model.requires_grad_(False)
-    save_file(published(model), path, toy.metadata("ar+nar", levels=LEVELS))
+    layout = find_layout(load_file(path), str(path))
+    save_file(published(model, layout), path, toy.metadata("ar+nar", levels=LEVELS))
     return sum(last) / len(last)
 
 
-def published(model: Valle) -> dict[str, Tensor]:
+def published(model: Valle, layout: FileLayout) -> dict[str, Tensor]:
     """Return a model's tensors under their published names."""
     ours = model.state_dict()
     theirs = {
-        "text_emb.weight": ours["phonemes.weight"],
-        "langs_emb.weight": ours["languages.weight"],
-        "rvq_l_emb.weight": ours["level.weight"],
-        "sep": ours["separator"],
-        "model.norm.weight": ours["transformer.norm.weight"],
+        part: piece.contiguous()
+        for name, (parts, _) in layout.tables().items()
+        for part, piece in zip(parts, ours[name].chunk(len(parts)), strict=True)
     }
-    for k in range(LEVELS):
-        theirs[f"proms_emb.embeddings.{k}.weight"] = ours[f"prompt.{k}.weight"]
-        theirs[f"resps_emb.embeddings.{k}.weight"] = ours[f"response.{k}.weight"]
-        for part in ("weight", "bias"):
-            theirs[f"classifiers.proj.{k}.{part}"] = ours[f"heads.{k}.{part}"]
-    for i in range(toy.LAYERS):
-        block, layer = f"transformer.blocks.{i}", f"model.layers.{i}"
-        split = {
-            "self_attn.q_proj self_attn.k_proj self_attn.v_proj": "attention.qkv",
-            "self_attn.o_proj": "attention.out",
-            "mlp.gate_proj mlp.up_proj": "feed_forward.gate_up",
-            "mlp.down_proj": "feed_forward.down",
-            "input_layernorm": "attention_norm",
-            "post_attention_layernorm": "feed_forward_norm",
-        }
-        for names, name in split.items():
-            parts = ours[f"{block}.{name}.weight"].chunk(len(names.split()))
-            for part, matrix in zip(names.split(), parts, strict=True):
-                theirs[f"{layer}.{part}.weight"] = matrix
-    return {name: tensor.clone().contiguous() for name, tensor in theirs.items()}
+    return theirs | {
+        f"classifiers.proj.{number}.bias": ours[f"{name}.bias"]
+        for number, (name, _) in layout.heads().items()
+    }
 
 
 def assert_found(tmp_path: Path, truth: Switches, steps: int, limit: float) -> None:

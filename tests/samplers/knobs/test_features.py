@@ -1,8 +1,17 @@
-"""Features: on unless the knob is at its off value, and never for a greedy row if random."""
+"""Features: on unless the knob is at its off value, and never for a greedy row if random; rows."""
+
+from typing import Any
 
 import pytest
 
-from samplers.knobs.features import FEATURES, is_guided, is_on, rewindable
+from samplers.knobs.features import (
+    FEATURES,
+    is_guided,
+    is_on,
+    knob_at_fault,
+    rewindable,
+    rows_needed,
+)
 from samplers.knobs.order import STEPS
 from samplers.knobs.params import SamplingParams, hints, off_value
 
@@ -56,3 +65,26 @@ def test_each_stage_is_guided_by_a_knob_of_its_own() -> None:
 def test_no_more_is_rewound_than_the_share_and_the_window(frames: int, most: int) -> None:
     assert rewindable(SamplingParams(backtrack_share=0.35), frames) == most
     assert rewindable(SamplingParams(), frames) == min(frames, 75)
+
+
+BRANCH = {"entropix": True, "entropix_action": "branch", "entropix_branch_rollouts": 5}
+CASES: list[tuple[dict[str, Any], int, str]] = [
+    ({}, 1, "cfg_strength"),
+    ({"cfg_strength": 1.5}, 2, "cfg_strength"),
+    ({"best_of": 3}, 3, "best_of"),
+    ({"best_of": 3, "cfg_strength": 1.5}, 6, "best_of"),
+    ({"beam_width": 1}, 1, "cfg_strength"),
+    ({"beam_width": 4, "cfg_strength": 1.5}, 8, "beam_width"),
+    (BRANCH, 5, "entropix_branch_rollouts"),
+    (BRANCH | {"cfg_strength": 1.5}, 10, "entropix_branch_rollouts"),
+    (BRANCH | {"entropix_action": "resample"}, 1, "cfg_strength"),
+    (BRANCH | {"entropix": False}, 1, "cfg_strength"),
+]
+
+
+@pytest.mark.parametrize(("knobs", "rows", "knob"), CASES)
+def test_an_utterance_needs_the_rows_that_its_knobs_ask_for(
+    knobs: dict[str, Any], rows: int, knob: str
+) -> None:
+    params = SamplingParams(**knobs)
+    assert (rows_needed(params), knob_at_fault(params)) == (rows, knob)
