@@ -13,6 +13,19 @@ Presets: TypeAlias = Mapping[str, Mapping[str, Any]]
 AUTO = "auto"
 """Means the preset of the loaded model's card; no preset has this name."""
 
+# What the built-in voice speaks with, chosen on sentences that were kept out of its training:
+# guided towards the words, and taken back where it goes on after the last word.
+_BUILTIN: Mapping[str, Any] = {
+    "temperature": 0.7,
+    "top_p": 0.9,
+    "cfg_strength": 2.0,
+    "cfg_rescale": 0.0,
+    "backtrack": True,
+    "backtrack_max_silence": 50,
+    # No rewind in 1,080 sentences was deeper; the second chunk is final 30 frames after the
+    # first instead of 90.
+    "backtrack_share": 0.35,
+}
 
 PRESETS: Presets = {
     # The declared defaults, untouched.
@@ -32,29 +45,11 @@ PRESETS: Presets = {
     },
     # Livelier prosody: the tail is cut relative to the best code, so heat stays intelligible.
     "expressive": {"temperature": 1.1, "min_p": 0.05},
-    # What the built-in voice speaks with, chosen on sentences that were kept out of its training:
-    # guided towards the words, and taken back where it goes on after the last word.
-    "builtin": {
-        "temperature": 0.7,
-        "top_p": 0.9,
-        "cfg_strength": 2.0,
-        "cfg_rescale": 0.0,
-        "backtrack": True,
-        "backtrack_max_silence": 50,
-        # No rewind in 1,080 sentences was deeper; the second chunk is final 30 frames after the
-        # first instead of 90.
-        "backtrack_share": 0.35,
-    },
+    "builtin": _BUILTIN,
     # `builtin` with entropix' thresholds measured on the built-in voice: `valle-serve tools
     # calibrate --count 60`, 10,027 codes, on 2026-11-23. No code is unsure without varentropy.
     "entropix": {
-        "temperature": 0.7,
-        "top_p": 0.9,
-        "cfg_strength": 2.0,
-        "cfg_rescale": 0.0,
-        "backtrack": True,
-        "backtrack_max_silence": 50,
-        "backtrack_share": 0.35,
+        **_BUILTIN,
         "entropix": True,
         "entropix_low_entropy": 0.25,
         "entropix_helv_entropy": 2.75,

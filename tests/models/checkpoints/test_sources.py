@@ -154,15 +154,6 @@ def test_vocos_decodes_no_codes_but_encodecs(tmp_path: Path, vocos_cache: Path) 
         load(make_toy(tmp_path), vocos_cache, "vocos")
 
 
-def test_without_vocos_offline_it_is_told(
-    tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
-    (tmp_path / "encodec").symlink_to(cache / "encodec")
-    with pytest.raises(CheckpointError, match="vocos-encodec-24khz is not at"):
-        load(make_public(tmp_path, "ar+nar"), tmp_path, "vocos")
-
-
 def test_no_model_is_told(tmp_path: Path, cache: Path) -> None:
     parts = tmp_path / "parts"
     parts.mkdir()
@@ -186,9 +177,3 @@ def test_a_vocabulary_that_is_none_is_refused(tmp_path: Path, cache: Path) -> No
     (tmp_path / "tokenizer.json").write_text('{"model": {"vocab": {"a": 5, "abc": 6}}}')
     with pytest.raises(CheckpointError, match=r"'abc' .* no merge"):
         load(file, cache)
-
-
-def test_without_encodec_offline_it_is_told(tmp_path: Path) -> None:
-    file = make_public(tmp_path, "ar+nar")
-    with pytest.raises(CheckpointError, match="EnCodec is not at"):
-        open_speech_model(file, CPU, cache=tmp_path / "empty", offline=True)

@@ -144,10 +144,3 @@ def test_thin_attention_is_rounded_finely() -> None:
     queries[0, 0, 0] = np.log(8000) * np.sqrt(32)
     integers, scales = attend(queries, layer, np.array([0]), np.array([8001]))
     np.testing.assert_allclose(integers * scales[0], 0.5, atol=0.003)
-
-
-def test_a_key_that_is_no_number_leaves_none_to_those_who_see_it() -> None:
-    layer, _, _ = filled(1, 2, 20, 16)
-    layer.key_scales[0, 0, 9] = np.nan
-    _, scales = attend(floats(2, 4, 16), layer, np.zeros(2, np.int64), np.array([9, 12]))
-    assert np.isfinite(scales).tolist() == [True, False]

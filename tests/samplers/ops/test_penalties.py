@@ -58,14 +58,6 @@ def test_golden_penalties_do_nothing_without_a_history_or_to_a_zero_logit(golden
         assert penalised[0, 0] == logits[0, 0]
 
 
-def test_a_window_of_75_counts_the_75th_code_back_and_not_the_76th() -> None:
-    history = [7, 8, *[9] * 74]
-    params = SamplingParams(repetition_penalty=2.0, repetition_penalty_mode="signed")
-    penalised = run(["repetition_penalty"], [params], torch.ones(1, 10), [history])
-    assert penalised[0, 8] == 0.5
-    assert penalised[0, 7] == 1.0
-
-
 @given(
     st.floats(0.5, 2), st.floats(-2, 2), st.lists(st.integers(0, 4), min_size=1, max_size=100),
 )  # fmt: skip
