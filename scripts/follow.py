@@ -30,7 +30,7 @@ STOPS = (
     ("app/api/speech/route.py", "create_tts"),
     ("app/engine/engine.py", "SpeechEngine.submit"),
     ("app/engine/backend/planner.py", "Planner.plan"),
-    ("app/engine/level_0/job_batch.py", "JobBatch.begin"),
+    ("app/engine/level_0/runner.py", "JobBatch.begin"),
     ("samplers/ar/sampler.py", "ArSampler.advance"),
     ("samplers/ops/filters.py", "top_p_floor"),
     ("app/engine/level_0/job.py", "Level0Job.emit_finished_blocks"),

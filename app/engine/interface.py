@@ -121,7 +121,7 @@ J = TypeVar("J", bound=Level0Stream)
 
 
 class Batch(Protocol[J]):
-    """Level 0 of many jobs; `app.engine.level_0.job_batch.JobBatch` is one. One thread only."""
+    """Level 0 of many jobs; `app.engine.level_0.runner.JobBatch` is one. One thread only."""
 
     def begin(self, plan: Plan, on_chunk: Callable[[Level0Chunk], None]) -> J:
         """Add a job.

@@ -11,17 +11,15 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from app.engine.level_0.feed import Arrived, Feed, SlotFeed
 from app.engine.level_0.hypothesis import Condition, Hypothesis
-from app.engine.level_0.input_batch import InputBatch
-from app.engine.level_0.paged_feed import PagedFeed
+from app.engine.level_0.input_batch import Arrived, InputBatch
+from app.engine.level_0.paged_batch import PagedBatch
+from app.engine.level_0.slot_batch import SlotBatch
 from app.engine.utterance import UtteranceInput
 from models.cuda.graphs import Recorder
 from models.cuda.transfers import Upload
 from models.stack.paged_cache import PAGE, PagePool
 from models.valle import Valle
-from samplers.ar.sampler import ArSampler
-from samplers.ar.state import SlotTable
 from samplers.knobs.params import SamplingParams
 
 
@@ -29,14 +27,8 @@ class Decoder:
     """Decodes a fixed number of streams, which share one cache."""
 
     def __init__(self, model: Valle, streams: int, capacity: int) -> None:
-        config, device = model.config, model.separator.device
-        table = SlotTable(
-            streams, frames=capacity, prompt=0, vocab_size=config.codes + 1, device=device,
-            shared=False,
-        )  # fmt: skip
-        self._upload = Upload(table.numbers).send
-        self._model, self._feed = model, self._feed_of(model, table, capacity)
-        self._batch = InputBatch(self._feed, ArSampler(table, stop_token=config.stop_token))
+        self._model, self._batch = model, self._batch_of(model, streams, capacity)
+        self._upload = Upload(self._batch.table.numbers).send
 
     @torch.inference_mode()
     def run(self, prefixes: Tensor, frames: int, *, greedy: bool) -> Tensor:
@@ -51,23 +43,23 @@ class Decoder:
         Returns:
             ``[B, frames]`` int64 on the host.
         """
-        stack, cache = self._model.transformer, self._feed.cache
+        stack, cache = self._model.transformer, self._batch.cache
         at = torch.arange(prefixes.shape[1], device=prefixes.device)
         params = SamplingParams(temperature=0.0 if greedy else 1.0)
         drawn: list[Hypothesis] = []
         for slot, prefix in enumerate(prefixes):
             cache.rewind(slot, 0)
-            self._feed.first_hidden[slot] = stack.extend(prefix, at, cache, slot, at)[-1]
+            self._batch.first_hidden[slot] = stack.extend(prefix, at, cache, slot, at)[-1]
             inputs = UtteranceInput([], params, slot, 0, frames)
             condition = Condition(slot, len(at), len(at))
             stop = self._model.config.stop_token
             drawn.append(Hypothesis(inputs, [condition], None, stop_token=stop))
             self._batch.add(drawn[-1:], inputs)
         flying: deque[Callable[[], Arrived]] = deque()
-        for frame in range(frames + self._feed.lag):
+        for frame in range(frames + self._batch.lag):
             if frame < frames:
                 flying.append(self._launch(drawn))
-            if frame >= self._feed.lag:
+            if frame >= self._batch.lag:
                 for hypothesis, code in zip(drawn, flying.popleft()().codes, strict=True):
                     hypothesis.append(code)
         self._batch.remove(drawn)
@@ -75,27 +67,26 @@ class Decoder:
 
     def _launch(self, drawn: Sequence[Hypothesis]) -> Callable[[], Arrived]:
         """Queue a step; returns what waits for its results."""
-        feed, sampler = self._feed, self._batch.sampler
+        batch = self._batch
         for hypothesis in drawn:
-            feed.make_room(hypothesis)
-        if (arrived := feed.draw(drawn)) is not None:
-            sampler.note_drawn()
+            batch.make_room(hypothesis)
+        if (arrived := batch.draw(drawn)) is not None:
             return arrived
-        sampler.table.send(self._upload)  # the paged feed has sent them
-        fed = feed(drawn)
-        return feed.fetch(fed, sampler.advance(fed.own).codes, None)
+        batch.table.send(self._upload)  # over pages they have been sent
+        fed = batch.feed(drawn)
+        return batch.fetch(fed, batch.sampler.step(fed.own), None)
 
-    def _feed_of(self, model: Valle, table: SlotTable, capacity: int) -> Feed:
-        return SlotFeed(model, len(table.held), capacity)
+    def _batch_of(self, model: Valle, streams: int, capacity: int) -> InputBatch:
+        return SlotBatch(model, streams, capacity)
 
 
 class RecordedDecoder(Decoder):
     """Plays the recorded step, and reads the one before meanwhile."""
 
-    def _feed_of(self, model: Valle, table: SlotTable, capacity: int) -> Feed:
-        pages, weight = len(table.held) * math.ceil(capacity / PAGE), model.separator
+    def _batch_of(self, model: Valle, streams: int, capacity: int) -> InputBatch:
+        pages, weight = streams * math.ceil(capacity / PAGE), model.separator
         pool = PagePool(model.config, pages, dtype=weight.dtype, device=weight.device)
-        return PagedFeed(model, pool, table, capacity, Recorder(weight.device).record)
+        return PagedBatch(model, pool, streams, capacity, Recorder(weight.device).record)
 
 
 def decoder(model: Valle, streams: int, capacity: int, *, graphs: bool) -> Decoder:

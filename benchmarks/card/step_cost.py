@@ -2,7 +2,7 @@
 
     python -m benchmarks.card.step_cost --out step_cost.json
 
-Needs neither a GPU nor time: the step of `app.engine.level_0.paged_feed`, and chunks of sound,
+Needs neither a GPU nor time: the step of `app.engine.level_0.paged_batch`, and chunks of sound,
 operator by operator and of `app.engine.sound.recording`, run once on a device whose tensors have
 shapes and no contents, at the published size in bfloat16. Every operator is counted with the bytes
 that it reads and writes and the products that it makes. A kernel takes at least `KERNEL_S`, its
@@ -25,7 +25,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from app.engine.level_0.paged_feed import PagedFeed
+from app.engine.level_0.paged_batch import PagedBatch
 from app.engine.memory import make_pool
 from app.engine.sound.levels import Levels
 from app.engine.sound.recording import ChunkSizes, RecordedChunks
@@ -44,7 +44,6 @@ from models.recorded_prefixes import RecordedPrefixes
 from models.valle import Valle
 from samplers.ar.plain import WINDOW as COUNTED_CODES
 from samplers.ar.plain import Kind
-from samplers.ar.state import SlotTable
 from samplers.knobs.params import SamplingParams
 
 META = torch.device("meta")
@@ -278,13 +277,11 @@ def counted_step(
         kind: Of the rows that a kernel draws; None: of the forward pass alone.
         held: Number format of keys and values.
     """
-    pool, vocab_size = make_pool(model, 1 << 30, held), model.config.codes + 1
-    table = SlotTable(streams, frames=columns, prompt=0, vocab_size=vocab_size, device=META)
-    feed = PagedFeed(model, pool, table, columns, as_it_is)
+    batch = PagedBatch(model, make_pool(model, 1 << 30, held), streams, columns, as_it_is)
     counted = Counted()
     with torch.inference_mode(), _Attention(counted), counted:
-        (feed._feeding[streams] if kind is None else feed._drawing[streams, kind])()
-    assert feed.cache.max_length == columns
+        (batch._feeding[streams] if kind is None else batch._drawing[streams, kind])()
+    assert batch.cache.max_length == columns
     return counted
 
 

@@ -4,7 +4,6 @@ Every row has params, a history and a random stream of its own. The sampler know
 nor the audio, and holds all state of sampling: histories, attempts, which rows stopped.
 """
 
-from bisect import insort
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -42,10 +41,10 @@ class StepResult:
 class ArSampler:
     """Draws the level-0 codes of a batch of utterances, one a row at each step.
 
-    Each row has a slot of a table from its `join` to its `leave`; those that are not paused draw,
-    in the order of their slots. A row that drew the stop, or that holds as many codes as it may,
-    gives the stop from then on, and its history no longer grows. No row's codes depend on the other
-    rows.
+    Each row has a slot of a table from its `join` to its `leave`. A step draws all of them, or
+    those it is asked for, in the order of their slots. A row that drew the stop, or that holds as
+    many codes as it may, gives the stop from then on, and its history no longer grows. No row's
+    codes depend on the other rows.
 
     Attributes:
         vocab_size: V, the stop included.
@@ -58,14 +57,13 @@ class ArSampler:
         self.table = table
         self._stop_token, self.vocab_size = stop_token, vocab_size
         self._rows: dict[int, RowParams] = {}
-        self._active: list[int] = []
         self._built: dict[tuple[int, ...], StepRows] = {}
         self._avoiding: set[int] = set()
 
     @property
     def active(self) -> Sequence[int]:
-        """The slots of the rows that draw, in their order."""
-        return self._active
+        """The slots that have a row, in their order."""
+        return sorted(self._rows)
 
     @torch.inference_mode()
     def join(self, slots: Sequence[int], given: RowInput) -> None:
@@ -82,33 +80,18 @@ class ArSampler:
             if number:  # a search begins with one beam
                 self.table.beam_scores[slot], self.table.stopped[slot] = -torch.inf, True
             self._rows[slot] = row
-            insort(self._active, slot)
 
     def adopt(self, slot: int, row: RowParams) -> None:
         """Draw a row whose state is in the table already, with all that it is to avoid."""
         self._rows[slot] = row
         self._avoiding.add(slot)
-        insort(self._active, slot)
 
     def leave(self, slot: int) -> None:
         """End a row, if the slot has one."""
         if self._rows.pop(slot, None) is not None:
-            self.pause(slot)
             self.table.lengths[slot] = 0
             self._avoiding.discard(slot)
             self._built = {slots: rows for slots, rows in self._built.items() if slot not in slots}
-
-    def pause(self, slot: int) -> None:
-        """Leave a row out of steps until it is resumed."""
-        if slot in self._active:
-            self._active.remove(slot)
-            self.table.activate(slot, active=False)
-
-    def resume(self, slot: int) -> None:
-        """Draw a paused row again; its codes are as if it had not been paused."""
-        if slot in self._rows and slot not in self._active:
-            insort(self._active, slot)
-            self.table.activate(slot, active=True)
 
     @torch.inference_mode()
     def rewind(self, slot: int, length: int, avoid: Tensor | None = None) -> None:
@@ -135,7 +118,6 @@ class ArSampler:
         key = int(forked_keys(torch.tensor([[self.table.host[source, Host.KEY]]]), number))
         self.table.copy([source], [target], [row])
         self.table.fork(target, row, code, length, key)
-        insort(self._active, target)
 
     def memory(self, slot: int, length: int) -> tuple[Tensor, Tensor] | None:
         """Return mirostat's state and entropix's last act at each length up to ``length``.
@@ -166,15 +148,18 @@ class ArSampler:
         trace: Trace | None = None,
         null: Tensor | None = None,
         attention: AttentionStatistics | None = None,
+        slots: Sequence[int] | None = None,
     ) -> StepResult:
-        """Draw the next code of every row, and extend the beams of every search.
+        """Draw the next code of B rows, and extend the beams of every search.
 
         Args:
             own: ``(B, V)``, any float dtype, the model's logits; not changed.
             trace: Where to record the step; changes no code.
             null: ``(G, V)``: the logits without the text of the rows that are guided.
+            slots: Of the rows, in order; None: all. A row that is left out draws on as if each
+                step had had it.
         """
-        rows = self._step_rows()
+        rows = self._step_rows(tuple(self.active if slots is None else slots))
         rows.load()
         logits = rows.guide(own, null)
         if not self._avoiding.isdisjoint(rows.slots):
@@ -212,10 +197,10 @@ class ArSampler:
         beam_scores = rows.beam_scores.clone() if rows.pipeline.searches else None
         return StepResult(codes, sources, beam_scores, alternatives, records)
 
-    def note_drawn(self) -> None:
-        """Note that a step of all rows that draw was drawn by a kernel, on the same table."""
-        self._avoiding.difference_update(self._active)
-        for slot in self._active:
+    def note_drawn(self, slots: Sequence[int]) -> None:
+        """Note that a step of some rows was drawn by a kernel, on the same table."""
+        self._avoiding.difference_update(slots)
+        for slot in slots:
             held = self.table.held
             held[slot] = min(held[slot] + 1, self._rows[slot].max_frames)
 
@@ -239,9 +224,8 @@ class ArSampler:
         step.drawn.codes = found.codes.masked_fill(found.codes < 0, self._stop_token)
         return step, found.sources
 
-    def _step_rows(self) -> StepRows:
-        """Return the rows that draw; those of the last few sets are kept."""
-        slots = tuple(self._active)
+    def _step_rows(self, slots: tuple[int, ...]) -> StepRows:
+        """Return the rows of a step; those of the last few sets are kept."""
         assert slots, "there is no row"
         built = self._built.pop(slots, None)
         if built is None:

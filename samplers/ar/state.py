@@ -34,7 +34,7 @@ Send = Callable[[NDArray[Any]], None]
 class Host(IntEnum):
     """The columns of `SlotTable.numbers`, which the host alone writes."""
 
-    ACTIVE = 0  # 1 if the row draws
+    ACTIVE = 0  # 1 if a kernel draws the row
     ATTEMPT = 1  # how often it was rewound
     LIMIT = 2  # frames that it may have
     KEY = 3  # of its random stream
@@ -174,10 +174,13 @@ class SlotTable:
             upload(self.host)
             self.sent = self.version
 
-    def activate(self, slot: int, *, active: bool) -> None:
-        """Have a row drawn, or not."""
-        self.host[slot, Host.ACTIVE] = active
-        self.changed()
+    def activate(self, slots: Sequence[int]) -> None:
+        """Have a kernel draw these rows and no others."""
+        active = np.zeros(len(self.host), np.int64)
+        active[list(slots)] = 1
+        if not np.array_equal(active, self.host[:, Host.ACTIVE]):
+            self.host[:, Host.ACTIVE] = active
+            self.changed()
 
     def write_avoid(self, slot: int, frame: int, nats: Tensor) -> None:
         """Have ``(V,)`` nats added to the logits of one frame of a row."""

@@ -30,7 +30,7 @@ from app.engine.interface import (
 )
 from app.engine.job import AudioChunk, Codes, Progress, SpeechJob, SpeechResult
 from app.engine.level_0.job import Level0Job
-from app.engine.level_0.job_batch import JobBatch
+from app.engine.level_0.runner import JobBatch
 from app.engine.memory import fits, memory_of, prefix_bytes
 from app.engine.playback import Playback
 from app.engine.reading import TextProcess

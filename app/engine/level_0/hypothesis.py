@@ -22,24 +22,16 @@ class Condition:
     logprobs: Sequence[float] = ()  # nats, of each frame that an earlier take has drawn
 
 
-@dataclass(frozen=True, slots=True)
-class Alternative:
-    """Another code that could have been drawn in the last step."""
-
-    code: int
-    logprob: float  # under the model's own logits, nats
-    record: tuple[Record, int] | None  # its trace record, and the row in it; None without a trace
-
-
 class Hypothesis:
     """One sequence of level-0 codes for an utterance, as far as it is drawn.
 
     Attributes:
-        conditions: The prefix with the text; if guided, also the one without.
+        conditions: The prefix with the text; if guided, also the one without. Empty once its
+            slots are free.
         logprobs: Under the model's own logits, nats, of each code that was kept and of the stop;
             only if its group has `keeps_logprobs`.
         records: The trace record of each token, and the row in it.
-        alternatives: Other codes of the last step, if entropix branches there.
+        generation: Changes when what was queued for its row is of no more use.
     """
 
     def __init__(
@@ -58,7 +50,7 @@ class Hypothesis:
         self.score = 0.0  # log-probability of a beam, nats; -inf if the row holds no beam
         self.finish_reason: FinishReason | None = None
         self.records: list[tuple[Record, int]] = []
-        self.alternatives: Sequence[Alternative] = ()
+        self.generation = 0
         self._stop_token = stop_token
 
     @property
@@ -67,9 +59,14 @@ class Hypothesis:
         return self.finish_reason is not None or self.score == -torch.inf
 
     @property
-    def slots(self) -> list[int]:
-        """Rows of the KV cache, one a condition."""
-        return [condition.slot for condition in self.conditions]
+    def slot(self) -> int:
+        """Its row of the sampler, and the slot of the cache of its first condition."""
+        return self.conditions[0].slot
+
+    @property
+    def partner(self) -> int:
+        """The slot of the condition without the text; `slot` if it is not guided."""
+        return self.conditions[-1].slot
 
     def append(self, code: int) -> int | None:
         """Append a frame, or end at the stop; backtrack if that completes a loop or a silence.

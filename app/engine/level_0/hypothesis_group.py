@@ -1,6 +1,7 @@
 """The hypotheses of one utterance: the base class has one, the others draw several side by side."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -14,19 +15,37 @@ from app.engine.job import (
     SamplerMemory,
     TraceColumns,
 )
-from app.engine.level_0.hypothesis import Alternative, Hypothesis
-from app.engine.level_0.input_batch import InputBatch
+from app.engine.level_0.hypothesis import Hypothesis
+from app.engine.level_0.input_batch import Arrived, InputBatch
 from app.engine.utterance import UtteranceInput
 from models.alignment.path import followed
-from samplers.ar.trace import columns
+from samplers.ar.sampler import StepResult
+from samplers.ar.trace import Record, columns, log_prob_of
+from samplers.knobs.features import is_on
 from samplers.ops.beam import final_score
+from samplers.ops.filters import sanitise
 from samplers.ranking import oddity, rank
+
+
+@dataclass
+class Step:
+    """A step that was queued: its B hypotheses in the order of their slots, and what it draws."""
+
+    hypotheses: Sequence[Hypothesis]
+    generations: Sequence[int]  # of each, when it was queued
+    fetch: Callable[[], Arrived]  # gives what was drawn; waits for no later step
+    record: Record | None = None  # of the trace
+    # ``[B, V]`` the model's logits, and what the sampler made of them; None where no group of the
+    # step is read at once.
+    own: Tensor | None = None
+    result: StepResult | None = None
 
 
 class HypothesisGroup:
     """Level 0 of one utterance while `app.engine.level_0.runner.ArRunner` draws it.
 
     Attributes:
+        all: All hypotheses; they hold their slots until they are released.
         hypotheses: Those still considered; the first is the utterance's result so far.
         ranked: The outcome of each hypothesis, where several were drawn to their ends.
         memory: Of the sampler, once it has ended, if it has one that is worth keeping.
@@ -40,8 +59,7 @@ class HypothesisGroup:
 
     def __init__(self, inputs: UtteranceInput, hypotheses: Sequence[Hypothesis]) -> None:
         self.inputs, self.hypotheses = inputs, list(hypotheses)
-        self.slots = [slot for hypothesis in hypotheses for slot in hypothesis.slots]
-        self.paused = False
+        self.all = tuple(hypotheses)
         self.finish_reason: FinishReason | None = None
         self.error: GenerationFailed | None = None  # what failed, if `finish_reason` is `error`
         self.ranked: tuple[RankedTake, ...] = ()
@@ -76,7 +94,29 @@ class HypothesisGroup:
         """Return ``[n]`` int64: the frames so far, or a slice of them, on the host."""
         return torch.tensor(self.hypotheses[0].codes[start:end], dtype=torch.int64)
 
-    def update(self, batch: InputBatch) -> None:  # noqa: ARG002  # the other kinds need it
+    def add_to(self, batch: InputBatch) -> None:
+        """Add the rows that draw from the first step on."""
+        batch.add(self.hypotheses, self.inputs)
+
+    def read(self, batch: InputBatch, step: Step, arrived: Arrived, places: Sequence[int]) -> None:
+        """Append what a step drew for its hypotheses, which are at some places of the step."""
+        if not arrived.invalid.isdisjoint(places):
+            self.fail(GenerationFailed("the model gave logits that are no numbers"))
+            return
+        for place in places:
+            one = step.hypotheses[place]
+            if one.idle:
+                continue
+            if step.record is not None and self.inputs.trace:
+                one.records.append((step.record, place))
+            if self.keeps_logprobs:
+                one.logprobs.append(arrived.logprobs[place])
+            kept = one.append(arrived.codes[place])
+            if kept is not None and one.finish_reason is None:
+                batch.rewind(one)
+        self.update(batch, step)
+
+    def update(self, batch: InputBatch, step: Step) -> None:  # noqa: ARG002  # others need it
         """After a step, set `finish_reason`, and fork or drop hypotheses of the batch."""
         self.finish_reason = self.hypotheses[0].finish_reason
 
@@ -102,25 +142,26 @@ class BestOf(HypothesisGroup):
         """How many of the first frames cannot change any more: none before one is chosen."""
         return 0 if self.finish_reason is None else len(self)
 
-    def update(self, batch: InputBatch) -> None:
+    def add_to(self, batch: InputBatch) -> None:
+        """Add the rows, each a candidate."""
+        for candidate, one in enumerate(self.hypotheses):
+            batch.add([one], self.inputs, candidate)
+
+    def update(self, batch: InputBatch, step: Step) -> None:  # noqa: ARG002
         """Free the rows of hypotheses that have ended; choose one when all have."""
-        going = [one for one in self.hypotheses if one.finish_reason is None]
-        if len(going) == len(self.hypotheses):
-            return
-        batch.remove([one for one in self.hypotheses if one.finish_reason is not None])
-        for one in self.hypotheses:
-            if one.finish_reason is not None and one not in self._followed:
+        ended = [one for one in self.hypotheses if one.finish_reason is not None]
+        for one in ended:
+            if one not in self._followed:
+                batch.remove([one])
                 self._followed[one] = self._follow(batch, one)
-        held = {slot for one in going for slot in one.slots}
-        batch.release([slot for slot in self.slots if slot not in held])
-        self.slots = [slot for slot in self.slots if slot in held]
-        if not going:
+                batch.release([one])
+        if len(ended) == len(self.hypotheses):
             self._choose()
 
     def _follow(self, batch: InputBatch, one: Hypothesis) -> float:
         """Return how well a hypothesis that has ended follows the text; 0 if nothing tells."""
         weighed = self.inputs.params.rank_alignment_weight > 0
-        attention = batch.feed.read_text(one) if weighed else None
+        attention = batch.read_text(one) if weighed else None
         return 0.0 if attention is None else followed(attention.numpy())
 
     def _choose(self) -> None:
@@ -161,7 +202,18 @@ class BeamSearch(HypothesisGroup):
         """How many of the first frames cannot change any more: none before the search has ended."""
         return 0 if self.finish_reason is None else len(self)
 
-    def update(self, batch: InputBatch) -> None:
+    def read(self, batch: InputBatch, step: Step, arrived: Arrived, places: Sequence[int]) -> None:
+        """Copy the beams that were continued into the rows that continue them, and append."""
+        assert step.result is not None
+        assert step.result.scores is not None
+        scores = step.result.scores.tolist()
+        for place in places:
+            if (source := step.result.sources[place]) != place:
+                batch.copy(step.hypotheses[source], step.hypotheses[place])
+            step.hypotheses[place].score = scores[place]
+        super().read(batch, step, arrived, places)
+
+    def update(self, batch: InputBatch, step: Step) -> None:  # noqa: ARG002
         """End the search once no active beam can score higher than the best finished one."""
         beams = [one for one in self.hypotheses if one.score > -torch.inf]
         ended = [one for one in beams if one.finish_reason is not None]
@@ -193,7 +245,7 @@ class Branching(HypothesisGroup):
 
     def __init__(self, inputs: UtteranceInput, hypotheses: Sequence[Hypothesis]) -> None:
         super().__init__(inputs, hypotheses)
-        self.hypotheses, self._spare = list(hypotheses[:1]), list(hypotheses[1:])
+        self.hypotheses, self._spare = [self.all[0]], list(self.all[1:])
         self._fork = 0  # the first frame in which the branches differ
 
     @property
@@ -202,10 +254,9 @@ class Branching(HypothesisGroup):
         forked = len(self.hypotheses) > 1 and self.finish_reason is None
         return self._fork if forked else len(self)
 
-    def update(self, batch: InputBatch) -> None:
+    def update(self, batch: InputBatch, step: Step) -> None:
         """Fork if there are alternatives; choose once all branches are long enough or ended."""
-        if alternatives := self.hypotheses[0].alternatives:
-            self._branch(batch, alternatives)
+        self._branch(batch, step)
         batch.remove([one for one in self.hypotheses if one.finish_reason is not None])
         if len(self.hypotheses) > 1:
             enough = self._fork + self.inputs.params.entropix_branch_frames
@@ -216,16 +267,28 @@ class Branching(HypothesisGroup):
             self._choose(batch)
         self.finish_reason = self.hypotheses[0].finish_reason
 
-    def _branch(self, batch: InputBatch, alternatives: Sequence[Alternative]) -> None:
+    def _branch(self, batch: InputBatch, step: Step) -> None:
         """Continue with the code that was drawn and, in spare hypotheses, with alternatives."""
-        first = self.hypotheses[0]
-        self._fork = len(first.codes) - 1
-        for number, alternative in enumerate(alternatives[: len(self._spare)], 1):
+        assert step.result is not None
+        assert step.own is not None
+        first, found = self.hypotheses[0], step.result.alternatives
+        if found is None or first not in step.hypotheses:
+            return
+        place, most = step.hypotheses.index(first), self.inputs.params.entropix_branch_rollouts
+        codes = {
+            number: code for number, code in enumerate(found[place, 1:most].tolist()) if code >= 0
+        }
+        if codes:
+            self._fork = len(first.codes) - 1
+        for count, (number, code) in enumerate(codes.items(), 1):
+            if not self._spare:
+                break
             branch = self._spare.pop()
-            batch.fork(first, branch, alternative.code, number)
-            branch.logprobs[-1] = alternative.logprob
-            if alternative.record is not None:
-                branch.records[-1] = alternative.record
+            batch.fork(first, branch, code, count)
+            own = sanitise(step.own[place, None])
+            branch.logprobs[-1] = log_prob_of(own, found[place, number + 1, None]).item()
+            if self.inputs.trace:
+                branch.records[-1] = step.result.alternative_records[number], place
             self.hypotheses.append(branch)
 
     def _choose(self, batch: InputBatch) -> None:
@@ -240,6 +303,15 @@ class Branching(HypothesisGroup):
         batch.remove(losers)
         self._spare += losers
         self.hypotheses = [best]
+
+
+def group_of(inputs: UtteranceInput, hypotheses: Sequence[Hypothesis]) -> HypothesisGroup:
+    """Return the hypotheses of an utterance as the kind of group that it asks for."""
+    if inputs.params.best_of > 1:
+        return BestOf(inputs, hypotheses)
+    if inputs.params.beam_width:
+        return BeamSearch(inputs, hypotheses)
+    return (Branching if is_on("branch", inputs.params) else HypothesisGroup)(inputs, hypotheses)
 
 
 def _report(

@@ -1,66 +1,139 @@
-"""The rows of a batch: each hypothesis's slots of the KV cache, and its row of the sampler."""
+"""The rows of level 0 and the model over them: prefixes into slots, then a frame of each, by steps.
 
-from collections.abc import Sequence
+Two kinds, as the arithmetic differs: over slots, launched operator by operator, on a CPU; and over
+pages, in fixed shapes that can be recorded, on a GPU.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from app.engine.level_0.feed import Feed
-from app.engine.level_0.hypothesis import Hypothesis
-from app.engine.utterance import KeptFrames, UtteranceInput
+from app.engine.level_0.backtracking import Backtracker
+from app.engine.level_0.hypothesis import Condition, Hypothesis
+from app.engine.utterance import UtteranceInput
+from models.alignment.attention import TextAttention
+from models.prefix import Prefix
+from models.prefix_cache import PrefixCache, Read, SlotPrefix
+from models.stack.attention import attention_statistics
+from models.stack.slot_cache import SlotCache
+from models.valle import Valle
 from samplers.ar.sampler import ArSampler
-from samplers.ar.state import DrawnCodes, RowInput
+from samplers.ar.state import DrawnCodes, RowInput, SlotTable
+from samplers.ar.trace import log_prob_of
+from samplers.knobs.features import is_on, rows_needed
+from samplers.ops.entropix import AttentionStatistics
+from samplers.ops.filters import sanitise
 
 
-class InputBatch:
-    """The hypotheses that have rows; keeps cache and sampler consistent with each other.
+class Fed(NamedTuple):
+    """What the model says to B hypotheses."""
 
-    A row is in the slot of the cache of its hypothesis's first condition. Whatever makes what was
-    queued for it of no more use gives it another generation.
+    own: Tensor  # ``[B, V]`` logits with the text; any in those that are idle, as in the others
+    null: Tensor | None  # ``[G, V]`` without it, of those that are guided; None if none is
+    attention: AttentionStatistics
+    invalid: Tensor  # ``[n]`` bool: whether there was a NaN
+    places: Sequence[int]  # whose, of each of the n
+
+
+class Arrived(NamedTuple):
+    """What a step drew, on the host, of B hypotheses."""
+
+    codes: Sequence[int]  # the stop where a row has ended
+    logprobs: Sequence[float]  # under the model's own logits, nats; empty if nobody asked
+    invalid: frozenset[int]  # those whose logits had NaN
+
+
+class InputBatch(ABC):
+    """The hypotheses that have rows, consistent in the KV cache and in the sampler.
+
+    A hypothesis has a slot of the cache for each of its conditions, from `begin` to `release`, and
+    a row of the sampler in the first of them, from `add` or `fork` to `remove`.
+
+    Attributes:
+        lag: How many steps are queued before the host reads what the first of them drew.
+        first_hidden: ``[S, D]``, the stack's output at the end of the prefix in each slot, which
+            predicts the first frame.
+        first_attention: ``[4, S]`` float32, the attention statistics there; NaN where not computed.
     """
 
-    def __init__(self, feed: Feed, sampler: ArSampler) -> None:
-        self.feed, self.sampler = feed, sampler
-        self._cache = feed.cache
-        self._rows: dict[int, Hypothesis] = {}
-        slots = range(len(feed.cache.lengths))
-        self._free, self._generations = list(slots), [0 for _ in slots]
+    lag: ClassVar[int] = 0
+
+    def __init__(self, model: Valle, cache: SlotCache, read: Read) -> None:
+        config, device, slots = model.config, model.separator.device, len(cache.lengths)
+        self.model, self.cache, self._read = model, cache, read
+        self.table = SlotTable(
+            slots,
+            frames=cache.max_length,
+            prompt=config.max_prompt_frames,
+            vocab_size=config.codes + 1,
+            device=device,
+            shared=not self.lag,
+        )
+        self.sampler = ArSampler(self.table, stop_token=config.stop_token)
+        self.first_hidden = model.separator.new_zeros(slots, config.width)
+        self.first_attention = torch.zeros(4, slots, device=device)
+        self._free = list(range(slots))
+        self._rows: set[Hypothesis] = set()
 
     @property
     def free(self) -> int:
         """How many slots are free."""
         return len(self._free)
 
-    @property
-    def drawing(self) -> list[Hypothesis]:
-        """The hypotheses that the next step draws for, in the order of their slots."""
-        return [self._rows[slot] for slot in self.sampler.active]
-
     def has(self, hypothesis: Hypothesis) -> bool:
         """Return whether a hypothesis has a row."""
-        return self._rows.get(hypothesis.slots[0]) is hypothesis
+        return hypothesis in self._rows
 
-    def generation(self, hypothesis: Hypothesis) -> int:
-        """Return a number that changes when what was queued for its row is of no more use."""
-        return self._generations[hypothesis.slots[0]]
+    def begin(
+        self, prefixes: PrefixCache, inputs: UtteranceInput, own: Sequence[Prefix]
+    ) -> list[Hypothesis]:
+        """Run an utterance's own prefixes, once, into free slots of as many hypotheses as it has.
 
-    def reserve(self, count: int) -> list[int]:
-        """Reserve slots, the lowest; at least ``count`` must be free."""
-        reserved, self._free = self._free[:count], self._free[count:]
-        return reserved
+        There must be as many free slots as it needs. None has a row yet.
+        """
+        count = rows_needed(inputs.params)
+        slots, self._free = self._free[:count], self._free[count:]
+        hypotheses: list[Hypothesis] = []
+        try:
+            first = [
+                self._prefill(prefixes, inputs, place, prefix, slots[place])
+                for place, prefix in enumerate(own)
+            ]
+            for start in range(0, count, len(own)):
+                conditions = [
+                    one if not start else self._copied(one, slots[start + place])
+                    for place, one in enumerate(first)
+                ]
+                backtracker = _backtracker(self.model, inputs) if inputs.params.backtrack else None
+                stop = self.model.config.stop_token
+                hypotheses.append(Hypothesis(inputs, conditions, backtracker, stop_token=stop))
+        except BaseException:
+            self._give_back(slots)
+            raise
+        return hypotheses
 
-    def release(self, slots: Sequence[int]) -> None:
-        """Free slots, and remove the hypotheses that still use them."""
-        self.remove([one for one in self._rows.values() if not {*slots}.isdisjoint(one.slots)])
-        for slot in slots:
-            self._cache.rewind(slot, 0)
-        self._free = sorted([*self._free, *slots])
+    def release(self, hypotheses: Iterable[Hypothesis]) -> None:
+        """Free the slots of hypotheses, and the rows that they have left."""
+        for one in hypotheses:
+            self.remove([one])
+            self._give_back([condition.slot for condition in one.conditions])
+            one.conditions = ()
 
     def add(
         self, hypotheses: Sequence[Hypothesis], inputs: UtteranceInput, candidate: int = 0
     ) -> None:
         """Add a hypothesis, or all beams of a search; `best_of` numbers its candidates."""
+        drawn = None
+        if (kept := inputs.kept) is not None:
+            codes, memory = kept.codes[:, 0], kept.memory
+            mu = None if memory is None else float(memory.mu[len(codes)])
+            last_act = None if memory is None else int(memory.last_act[len(codes)])
+            drawn = DrawnCodes(codes, len(kept.backtracks), mu, last_act)
         row = RowInput(
             inputs.params,
             inputs.seed,
@@ -69,42 +142,30 @@ class InputBatch:
             candidate,
             None if inputs.prompt is None else inputs.prompt[:, 0],
             inputs.silent,
-            _drawn(inputs.kept),
+            drawn,
         )
-        self.sampler.join([one.slots[0] for one in hypotheses], row)
+        self.sampler.join([one.slot for one in hypotheses], row)
         for one in hypotheses:
-            self._begin(one)
+            self._enter(one)
             if (nats := self._avoided(one)) is not None:
-                self.sampler.avoid(one.slots[0], len(one.codes), nats)
+                self.sampler.avoid(one.slot, len(one.codes), nats)
 
     def remove(self, hypotheses: Sequence[Hypothesis]) -> None:
-        """Remove hypotheses; their slots stay reserved. Those that have no row are skipped."""
+        """Remove hypotheses; their slots stay theirs. Those that have no row are skipped."""
         for one in hypotheses:
-            if self.has(one):
-                del self._rows[one.slots[0]]
-                self.sampler.leave(one.slots[0])
-                self._generations[one.slots[0]] += 1
-                self.feed.end(one)
-
-    def pause(self, hypotheses: Sequence[Hypothesis]) -> None:
-        """Leave rows out of steps; hypotheses that have none are skipped."""
-        for one in filter(self.has, hypotheses):
-            self.sampler.pause(one.slots[0])
-
-    def resume(self, hypotheses: Sequence[Hypothesis]) -> None:
-        """Draw paused rows again."""
-        for one in filter(self.has, hypotheses):
-            self.sampler.resume(one.slots[0])
+            if one in self._rows:
+                self.sampler.leave(one.slot)
+                self._leave(one)
 
     def rewind(self, hypothesis: Hypothesis) -> None:
         """Have a row go on behind the codes that its hypothesis has kept."""
-        slot, kept = hypothesis.slots[0], len(hypothesis.codes)
-        self.sampler.rewind(slot, kept, self._avoided(hypothesis))
-        self._generations[slot] += 1
+        kept = len(hypothesis.codes)
+        self.sampler.rewind(hypothesis.slot, kept, self._avoided(hypothesis))
+        hypothesis.generation += 1
         for condition in hypothesis.conditions:
             # The last frame that is kept is fed once more.
-            self._cache.rewind(condition.slot, condition.length + max(0, kept - 1))
-            self.feed.moved(condition.slot)
+            self.cache.rewind(condition.slot, condition.length + max(0, kept - 1))
+            self._moved(condition.slot)
 
     def copy(self, source: Hypothesis, target: Hypothesis) -> None:
         """Overwrite a hypothesis, though not its row, with another of the same utterance.
@@ -113,10 +174,10 @@ class InputBatch:
         """
         common = _common_prefix(target.codes, source.codes)
         for condition, given in zip(target.conditions, source.conditions, strict=True):
-            lengths = self._cache.lengths[condition.slot], self._cache.lengths[given.slot]
+            lengths = self.cache.lengths[condition.slot], self.cache.lengths[given.slot]
             shared = min(condition.length + common, *lengths)
-            self._cache.fork(given.slot, condition.slot, shared=shared)
-            self.feed.moved(condition.slot)
+            self.cache.fork(given.slot, condition.slot, shared=shared)
+            self._moved(condition.slot)
         target.copy_from(source)
 
     @torch.inference_mode()
@@ -127,9 +188,70 @@ class InputBatch:
         """
         self.copy(source, target)
         target.codes[-1] = code
-        length = len(target.codes)
-        self.sampler.fork(source.slots[0], target.slots[0], length, code, number)
-        self._begin(target)
+        self.sampler.fork(source.slot, target.slot, len(target.codes), code, number)
+        self._enter(target)
+
+    @abstractmethod
+    def feed(self, hypotheses: Sequence[Hypothesis]) -> Fed:
+        """Feed the newest frame of each hypothesis that is not idle; of at least one."""
+
+    def draw(self, hypotheses: Sequence[Hypothesis]) -> Callable[[], Arrived] | None:  # noqa: ARG002
+        """Feed the hypotheses and draw in one; None where a kernel cannot draw all of them."""
+        return None
+
+    def fetch(self, fed: Fed, codes: Tensor, logprobs: Tensor | None) -> Callable[[], Arrived]:
+        """Return what gives ``[B]`` codes, and log-probabilities if asked, once they arrived."""
+
+        def arrived() -> Arrived:
+            flags = fed.invalid.tolist()
+            invalid = {place for place, flag in zip(fed.places, flags, strict=True) if flag}
+            nats = [] if logprobs is None else logprobs.tolist()
+            return Arrived(codes.tolist(), nats, frozenset(invalid))
+
+        return arrived
+
+    def read_text(self, hypothesis: Hypothesis) -> Tensor | None:
+        """Run the frames of a hypothesis that has no row any more again, in its slot.
+
+        Returns:
+            How much each frame attends to each of the utterance's symbols, ``[T, S]`` float32 on
+            the host; None where the model has no alignment head.
+        """
+        head, inputs = self.model.config.alignment, hypothesis.inputs
+        if head is None or not hypothesis.codes:
+            return None
+        prefix, slot = inputs.ar_prefix(self.model), hypothesis.slot
+        last, text = len(prefix) - 1, inputs.own_text(prefix)
+        self.cache.rewind(slot, last)
+        reading = TextAttention(
+            self.model, prefix, prefix[last:], self.cache, slot, text=text, head=head
+        )
+        codes = torch.tensor(hypothesis.codes, device=self.model.separator.device)
+        return reading.push(codes)[0].cpu()
+
+    def make_room(self, hypothesis: Hypothesis) -> None:  # noqa: B027  # pages need it
+        """Take the memory that a row needs for the next step, if it draws."""
+
+    def close(self) -> None:  # noqa: B027
+        """Free what would hold memory in a circle; the batch is of no more use."""
+
+    def _enter(self, hypothesis: Hypothesis) -> None:
+        """Note that a hypothesis has a row from now on."""
+        self._rows.add(hypothesis)
+        hypothesis.generation += 1
+
+    def _leave(self, hypothesis: Hypothesis) -> None:
+        """Note that it has none any more; its slots may be others' next."""
+        self._rows.discard(hypothesis)
+        hypothesis.generation += 1
+
+    def _moved(self, slot: int) -> None:  # noqa: B027
+        """Note that the cache holds something else in a slot."""
+
+    def _give_back(self, slots: Sequence[int]) -> None:
+        for slot in slots:
+            self.cache.rewind(slot, 0)
+        self._free = sorted([*self._free, *slots])
 
     def _avoided(self, hypothesis: Hypothesis) -> Tensor | None:
         """Return what is added to the logits of a hypothesis's next frame, ``(V,)``."""
@@ -137,24 +259,50 @@ class InputBatch:
             return None
         return hypothesis.backtracker.avoided(len(hypothesis.codes), self.sampler.vocab_size)
 
-    def _begin(self, hypothesis: Hypothesis) -> None:
-        slot = hypothesis.slots[0]
-        self._rows[slot] = hypothesis
-        self._generations[slot] += 1
-        self.feed.begin(hypothesis)
+    def _prefill(
+        self, prefixes: PrefixCache, inputs: UtteranceInput, place: int, prefix: Prefix, slot: int
+    ) -> Condition:
+        """Run a prefix of an utterance, 0 with the text and 1 without, into an empty slot."""
+        wanted = SlotPrefix(prefix, slot, (inputs.voice, inputs.null)[place])
+        ((hidden, queries),) = prefixes.read([wanted], self.cache, self._read)
+        self.first_hidden[slot] = hidden[-1]
+        self.first_attention[:, slot] = torch.nan
+        if place == 0 and is_on("entropix", inputs.params):
+            found = attention_statistics([queries[-1]], [self.cache.keys_of(-1, slot)])
+            self.first_attention[:, slot] = found[:, 0]
+        start, logprobs = prefix.response_start, list[float]()
+        if inputs.kept is not None:
+            logprobs = self._run_kept(inputs.kept.codes[:, 0], start, slot)
+        return Condition(slot, len(prefix), start, logprobs)
+
+    def _run_kept(self, codes: Tensor, start: int, slot: int) -> list[float]:
+        """Run frames ``[T]`` of an earlier take, all but the last; returns their log-probs."""
+        model, device = self.model, self.model.separator.device
+        codes, hidden = codes.to(device), self.first_hidden[slot, None]
+        if len(codes) > 1:
+            positions = torch.arange(start, start + len(codes) - 1, device=device)
+            ranks = torch.arange(len(codes) - 1, device=device)
+            embedded = model.embed_response(codes[:-1, None], 0)
+            after = model.transformer.extend(embedded, positions, self.cache, slot, ranks)
+            hidden = torch.cat([hidden, after])
+        return log_prob_of(sanitise(model.logits(hidden, 0)), codes).tolist()
+
+    def _copied(self, condition: Condition, slot: int) -> Condition:
+        """Copy a prefix to another slot."""
+        self.cache.fork(condition.slot, slot)
+        for first in (self.first_hidden, self.first_attention.T):
+            first[slot] = first[condition.slot]
+        return replace(condition, slot=slot)
 
 
-def _drawn(kept: KeptFrames | None) -> DrawnCodes | None:
-    """Return what the sampler is to know of the frames that an earlier take has drawn."""
-    if kept is None:
-        return None
-    codes, memory = kept.codes[:, 0], kept.memory
-    return DrawnCodes(
-        codes,
-        attempts=len(kept.backtracks),
-        mu=None if memory is None else float(memory.mu[len(codes)]),
-        last_act=None if memory is None else int(memory.last_act[len(codes)]),
-    )
+def _backtracker(model: Valle, inputs: UtteranceInput) -> Backtracker:
+    silent = inputs.silent
+    if silent is None:
+        silent = torch.zeros(model.config.codes, dtype=torch.bool)
+    backtracker = Backtracker(inputs.params, silent, first_block=model.config.block_frames)
+    if inputs.kept is not None:
+        backtracker.begin_after(len(inputs.kept.codes), inputs.kept.backtracks)
+    return backtracker
 
 
 def _common_prefix(codes: Sequence[int], others: Sequence[int]) -> int:

@@ -42,7 +42,7 @@ OnChunk = Callable[[Level0Chunk], None]
 
 
 class Level0Job:
-    """State of a job's level 0. `app.engine.level_0.job_batch.JobBatch` runs it.
+    """State of a job's level 0. `app.engine.level_0.runner.JobBatch` runs it.
 
     Attributes:
         utterance: The one being drawn; None between two, and before the first.

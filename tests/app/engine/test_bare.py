@@ -36,7 +36,7 @@ for module in MODULES:
 """
 OWN = ("app", "models", "samplers", "benchmarks")
 MODULES = (
-    "app.engine.engine", "app.engine.backend.synthesizer", "app.engine.level_0.paged_feed",
+    "app.engine.engine", "app.engine.backend.synthesizer", "app.engine.level_0.paged_batch",
     "app.engine.sound.recording", "models.cuda.kernels.check", "benchmarks.card.kernels",
     "benchmarks.card.level_0", "benchmarks.card.profile", "benchmarks.card.step_cost",
     "benchmarks.card.ticket",

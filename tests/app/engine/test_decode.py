@@ -143,7 +143,7 @@ def test_entropix_moves_codes_and_the_model_is_asked_only_where_it_is_on(
     speech, monkeypatch
 ) -> None:
     on, _ = entropix_trace(speech)
-    for place in ("models.stack.transformer", "app.engine.level_0.feed"):
+    for place in ("models.stack.transformer", "app.engine.level_0.input_batch"):
         monkeypatch.setattr(f"{place}.attention_statistics", None)
     assert not torch.equal(decode(speech, ENDLESS).codes[:, :1], on)
 

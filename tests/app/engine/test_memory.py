@@ -11,7 +11,7 @@ from app.engine.backend.options import ModelOptions
 from app.engine.backend.synthesizer import Synthesizer
 from app.engine.job import USUAL_PHONEME_S, SpeechJob
 from app.engine.level_0.job import longest
-from app.engine.level_0.job_batch import _max_length
+from app.engine.level_0.runner import _max_length
 from app.engine.memory import (
     PREFIX_SHARE,
     fits,

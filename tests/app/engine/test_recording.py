@@ -15,7 +15,7 @@ from app.engine.backend.synthesizer import Synthesizer
 from app.engine.engine import SpeechEngine
 from app.engine.errors import GenerationFailed
 from app.engine.job import SpeechJob, SpeechResult
-from app.engine.level_0.job_batch import JobBatch
+from app.engine.level_0.runner import JobBatch
 from app.engine.memory import Memory
 from app.engine.serving.options import EngineOptions
 from app.engine.sound import decoder

@@ -18,9 +18,9 @@ from app.engine.backend.options import ModelOptions
 from app.engine.backend.synthesizer import Synthesizer
 from app.engine.errors import GenerationFailed, InvalidRequest, UnknownVoice
 from app.engine.job import AudioChunk, FinishReason, Progress, SpeechJob, SpeechResult
-from app.engine.level_0 import job_batch as batch
+from app.engine.level_0 import runner as batch
 from app.engine.level_0.job import longest
-from app.engine.level_0.job_batch import JobBatch
+from app.engine.level_0.runner import JobBatch
 from app.engine.memory import Memory
 from app.engine.playback import Playback
 from app.engine.utterance import UtteranceInput

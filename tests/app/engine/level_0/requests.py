@@ -143,7 +143,7 @@ def outcome(group: HypothesisGroup, columns: Sequence[str] = ()) -> tuple[Any, .
 def drawn(batch: ArRunner, inputs: Sequence[UtteranceInput], seed: int) -> list[HypothesisGroup]:
     """Draw all, as rows are free, with pauses, and one that leaves now and then."""
     chance, waiting = random.Random(seed), list(inputs)
-    groups: list[HypothesisGroup] = []
+    groups, paused = list[HypothesisGroup](), set[HypothesisGroup]()
     while waiting or any(group.finish_reason is None for group in groups):
         while waiting and batch.free_rows >= 6 and chance.random() < 0.7:
             groups.append(batch.admit(waiting.pop(0)))
@@ -154,8 +154,8 @@ def drawn(batch: ArRunner, inputs: Sequence[UtteranceInput], seed: int) -> list[
                 batch.cancel(left)
         for group in groups:
             if group.finish_reason is None and chance.random() < 0.1:
-                (batch.resume if group.paused else batch.pause)(group)
-        batch.step()
+                paused ^= {group}
+        batch.step([group for group in groups if group not in paused])
     return groups
 
 

@@ -276,7 +276,7 @@ def test_where_nothing_is_stuck_it_changes_no_code_and_off_looks_at_nothing(
 ) -> None:
     watched = draw(float_model, backtrack=True)
     assert watched.backtracks == ()
-    monkeypatch.setattr("app.engine.level_0.runner.Backtracker", None)
+    monkeypatch.setattr("app.engine.level_0.input_batch.Backtracker", None)
     off = draw(float_model, **EAGER | {"backtrack": False})
     assert torch.equal(off.codes(), watched.codes())
 

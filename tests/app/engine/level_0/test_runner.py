@@ -65,17 +65,20 @@ def test_all_kinds_that_join_late_pause_and_see_neighbours_leave_are_as_each_alo
 @given(st.data())
 def test_any_schedule_gives_each_what_it_has_alone(model: Valle, data: st.DataObject) -> None:
     batch, ever = runner(model, slots=8), list[HypothesisGroup]()
+    paused = set[HypothesisGroup]()
     for _ in range(data.draw(st.integers(5, 40))):
-        deed = data.draw(st.sampled_from(["admit", "admit", "pause", "resume", "cancel", "step"]))
+        deed = data.draw(st.sampled_from(["admit", "admit", "pause", "cancel", "step"]))
         if deed == "admit":
             one = request(model, data.draw(st.integers(0, 10**6)), trace=True)
             if rows_needed(one.params) <= batch.free_rows:
                 ever.append(batch.admit(one))
         elif ever and deed != "step":
-            getattr(batch, deed)(ever[data.draw(st.integers(0, len(ever) - 1))])
-        batch.step()
-    for group in ever:
-        batch.resume(group)
+            group = ever[data.draw(st.integers(0, len(ever) - 1))]
+            if deed == "cancel":
+                batch.cancel(group)
+            else:
+                paused ^= {group}
+        batch.step([group for group in ever if group not in paused])
     finish(batch)
     assert batch.free_rows == 8
     assert_as_alone(model, *(one for one in ever if one.finish_reason != "cancelled"))
@@ -83,7 +86,7 @@ def test_any_schedule_gives_each_what_it_has_alone(model: Valle, data: st.DataOb
 
 def spoil(batch: ArRunner, slot: int) -> None:
     """Leave no numbers in what a slot of the first layer holds."""
-    cache = batch._feed.cache
+    cache = batch._batch.cache
     if isinstance(cache, Int8Cache):
         cache.layers[0].key_scales[slot] = cache.layers[0].value_scales[slot] = np.nan
     elif isinstance(cache, KVCache):
@@ -125,20 +128,16 @@ def test_rows_are_taken_at_admission_and_freed_at_once(model) -> None:
     assert (batch.free_rows, batch.running, guided.finish_reason) == (2, (plain,), "cancelled")
     with pytest.raises(ValueError, match="positions"):
         batch.admit(unending(model, 0, ROOM))
-    batch.pause(plain)
+    batch.step([])
     batch.cancel(plain)
-    batch.resume(plain)
     assert (batch.free_rows, batch.running, batch.step()) == (3, (), ())
 
 
-@pytest.mark.parametrize("paused", [False, True])
-def test_hypotheses_may_be_dropped_before_they_end(model, paused) -> None:
+def test_hypotheses_may_be_dropped_before_they_end(model) -> None:
     batch = runner(model)
     for number in (*SEVERAL, 25):
         group = batch.admit(unending(model, number))
         batch.step()
-        if paused:
-            batch.pause(group)
         batch.cancel(group)
         assert (batch.free_rows, group.finish_reason) == (30, "cancelled")
         assert (batch.running, batch.step()) == ((), ())

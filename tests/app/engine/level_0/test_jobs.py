@@ -15,8 +15,7 @@ from app.engine.interface import Plan
 from app.engine.job import SpeechJob
 from app.engine.level_0.hypothesis_group import HypothesisGroup
 from app.engine.level_0.job import Level0Job
-from app.engine.level_0.job_batch import MAX_PREFILLS, JobBatch
-from app.engine.level_0.runner import ArRunner
+from app.engine.level_0.runner import MAX_PREFILLS, ArRunner, JobBatch
 from app.engine.utterance import Level0Chunk
 from models.text import Utterance
 from samplers.knobs.params import SamplingParams
@@ -139,7 +138,7 @@ def test_a_prefill_that_fails_ends_its_own_job_alone(synthesizer, monkeypatch):
 def test_an_utterance_too_long_for_the_shared_slots_has_a_cache_of_its_own(
     synthesizer, monkeypatch
 ):
-    monkeypatch.setattr("app.engine.level_0.job_batch._max_length", lambda *_: 60)
+    monkeypatch.setattr("app.engine.level_0.runner._max_length", lambda *_: 60)
     one = plan(synthesizer, 0)
     with closing(synthesizer.batch(2)) as batch:
         assert isinstance(batch, JobBatch)
@@ -170,7 +169,7 @@ def test_a_pause_between_two_sentences_took_no_seconds_of_steps(synthesizer):
 
 def test_a_closed_batch_that_is_still_held_holds_no_cache(synthesizer):
     batch = synthesizer.batch(2)
-    cache = weakref.ref(batch._shared._feed.cache)
+    cache = weakref.ref(batch._shared._batch.cache)
     batch.close()
     gc.collect()
     assert cache() is None

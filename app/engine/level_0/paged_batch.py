@@ -1,4 +1,4 @@
-"""The model over the pages of a pool, in functions that a GPU records: see `models.cuda.graphs`.
+"""Level 0 over the pages of a pool, in functions that a GPU records: see `models.cuda.graphs`.
 
 A recording is a way to play a function, not another one: without a recorder the same are called.
 There is one for each number of rows, with what launches nothing else behind it: the logits alone,
@@ -14,8 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from app.engine.level_0.feed import Arrived, Fed, Feed
 from app.engine.level_0.hypothesis import Hypothesis
+from app.engine.level_0.input_batch import Arrived, Fed, InputBatch
 from models.cuda.graphs import WARM_UPS, Play, Record
 from models.cuda.kernels import operators
 from models.cuda.transfers import Download, Upload, to_device
@@ -24,7 +24,7 @@ from models.stack.paged_cache import PAGE, PagedCache, PagePool
 from models.stack.paged_passes import Placed
 from models.valle import Valle
 from samplers.ar.plain import Kind, PlainRow, kind_of, light_row, light_width, plain_row
-from samplers.ar.state import Host, SlotTable
+from samplers.ar.state import Host
 from samplers.ops.bounds import within
 from samplers.ops.entropix import AttentionStatistics
 
@@ -37,7 +37,7 @@ _Indices = tuple[Tensor, Tensor, Tensor | None]
 or the same, and ``[G]`` those without of the rows that are guided."""
 
 
-class PagedFeed(Feed):
+class PagedBatch(InputBatch):
     """Steps over the first rows of a table, played; the host is a step ahead.
 
     Attributes:
@@ -53,14 +53,11 @@ class PagedFeed(Feed):
 
     @torch.inference_mode()
     def __init__(
-        self, model: Valle, pool: PagePool, table: SlotTable, max_length: int, record: Record
+        self, model: Valle, pool: PagePool, slots: int, max_length: int, record: Record
     ) -> None:
-        config, device, slots = model.config, model.separator.device, len(table.held)
-        prefixes = self._prefixes = RecordedPrefixes(model, pool, [0], record)
-        super().__init__(model, prefixes, slots)
-        self._stop_token, self.table = config.stop_token, table
-        self._vocab_size = vocab_size = config.codes + 1
-        self.cache = pool.new_cache(slots, max_length)
+        self._prefixes = RecordedPrefixes(model, pool, [0], record)
+        super().__init__(model, pool.new_cache(slots, max_length), self._prefixes)
+        device, vocab_size = model.separator.device, self.sampler.vocab_size
         self._passes = model.transformer.paged(pool)
         # No power of two that is nearly all: a row that is not used costs next to nothing.
         self._sizes = [*(1 << n for n in range(slots.bit_length()) if 4 << n <= 3 * slots), slots]
@@ -75,7 +72,9 @@ class PagedFeed(Feed):
         self._logits = torch.zeros(slots, vocab_size, device=device)
         self._attention = torch.zeros(4, slots, device=device)
         self._results = torch.zeros(slots, RESULTS, dtype=torch.float64, device=device)
-        self._send_numbers, self._send_pages = Upload(table.numbers).send, Upload(self._pages).send
+        self._send_numbers, self._send_pages = (
+            Upload(one).send for one in (self.table.numbers, self._pages)
+        )
         self._download = Download(self._results)
         nothing = self._index([])
         self._last: tuple[Sequence[tuple[int, int]], _Indices] = [], (nothing, nothing, None)
@@ -91,11 +90,11 @@ class PagedFeed(Feed):
             for kind in Kind if "draw" in self._kernels.fused else ():
                 self._drawing[rows, kind] = record(partial(self._draw, rows, kind))
 
-    def __call__(self, hypotheses: Sequence[Hypothesis]) -> Fed:
-        """Feed hypotheses; see `Feed`."""
+    def feed(self, hypotheses: Sequence[Hypothesis]) -> Fed:
+        """Feed hypotheses; see `InputBatch`."""
         wanted = any(one.wants_attention for one in hypotheses)
-        self._play(self._attending if wanted else self._feeding[self._rows()], hypotheses)
-        own, partner, null = self._placed([(one.slots[0], one.slots[-1]) for one in hypotheses])
+        self._play(self._attending if wanted else self._feeding[self._used_rows()], hypotheses)
+        own, partner, null = self._placed([(one.slot, one.partner) for one in hypotheses])
         flags = self._logits.isnan().any(-1)
         invalid = flags.index_select(0, own)
         if null is not None:
@@ -109,16 +108,19 @@ class PagedFeed(Feed):
         )
 
     def draw(self, hypotheses: Sequence[Hypothesis]) -> Callable[[], Arrived] | None:
-        """Feed and draw in one recording, where the rows are plain or light; see `Feed`."""
+        """Feed and draw in one recording, where the rows are plain or light; see `InputBatch`."""
         kinds = {self._kinds[one] for one in hypotheses}
         if None in kinds or not self._drawing:
             return None
         kind = Kind.LIGHT if Kind.LIGHT in kinds else Kind.PLAIN
-        self._play(self._drawing[self._rows(), kind], hypotheses)
-        return self._arrival([one.slots[0] for one in hypotheses], range(len(hypotheses)))
+        slots = [one.slot for one in hypotheses]
+        self.table.activate(slots)
+        self._play(self._drawing[self._used_rows(), kind], hypotheses)
+        self.sampler.note_drawn(slots)
+        return self._arrival(slots, range(len(hypotheses)))
 
     def fetch(self, fed: Fed, codes: Tensor, logprobs: Tensor | None) -> Callable[[], Arrived]:
-        """Return what gives the results of a step; see `Feed`."""
+        """Return what gives the results of a step; see `InputBatch`."""
         results = self._results[: len(codes)]
         results[:, 0].copy_(codes)
         if logprobs is not None:
@@ -126,57 +128,20 @@ class PagedFeed(Feed):
         results[:, 2].copy_(fed.invalid)
         return self._arrival(range(len(codes)), fed.places)
 
-    def begin(self, hypothesis: Hypothesis) -> None:
-        """Write the constants of a row; see `Feed`."""
-        params, host = hypothesis.inputs.params, self.table.host
-        slot, partner = hypothesis.slots[0], hypothesis.slots[-1]
-        for condition in hypothesis.conditions:
-            numbers = host[condition.slot]
-            numbers[Host.PREFIX], numbers[Host.START] = condition.length, condition.start
-            numbers[Host.OWNER] = slot
-            self.moved(condition.slot)
-        host[slot, Host.PARTNER] = partner
-        self.table.changed()
-        kind = self._kinds[hypothesis] = kind_of(params) if self._drawing else None
-        if kind is not None:
-            device, size = self._logits.device, self._vocab_size
-            guidance = [within(params.cfg_strength), params.cfg_rescale]
-            self.guidance[slot] = to_device(guidance, device)
-            self.plain[slot] = to_device(np.array(plain_row(params, size)), device)
-            self.light[slot] = light_row(params, size).to(device, non_blocking=True)
-
-    def end(self, hypothesis: Hypothesis) -> None:
-        """Have a row read and write nothing that matters; see `Feed`."""
-        del self._kinds[hypothesis]
-        for slot in hypothesis.slots:
-            self.pages[slot] = self._padding
-            numbers = self.table.host[slot]
-            numbers[Host.PREFIX] = numbers[Host.START] = 0
-            numbers[Host.OWNER] = numbers[Host.PARTNER] = slot
-        self._new_pages = True
-        self.table.changed()
-
-    def moved(self, slot: int) -> None:
-        """Read the pages of a slot anew; see `Feed`."""
-        pages = self.cache.pages(slot)
-        self.pages[slot] = self._padding
-        self.pages[slot, : len(pages)] = pages
-        self._new_pages = True
-
     def make_room(self, hypothesis: Hypothesis) -> None:
-        """Take the pages that a row lacks for its next step; see `Feed`."""
+        """Take the pages that a row lacks for its next step; see `InputBatch`."""
         if hypothesis.idle:
             return
         # A row without frames writes, too: what its first frame overwrites.
-        frames = max(1, self.table.held[hypothesis.slots[0]])
+        frames = max(1, self.table.held[hypothesis.slot])
         for condition in hypothesis.conditions:
             length = condition.length + frames
             if length > len(self.cache.pages(condition.slot)) * PAGE:
                 self.cache.reserve(condition.slot, length)
-                self.moved(condition.slot)
+                self._moved(condition.slot)
 
     def close(self) -> None:
-        """Forget what was recorded, which refers to the feed that holds it; free all pages."""
+        """Forget what was recorded, which refers to the batch that holds it; free all pages."""
         self._feeding.clear()
         self._drawing.clear()
         self._attending = None
@@ -184,21 +149,60 @@ class PagedFeed(Feed):
         for slot in range(len(self.cache.lengths)):
             self.cache.rewind(slot, 0)
 
-    def _rows(self) -> int:
+    def _enter(self, hypothesis: Hypothesis) -> None:
+        """Write the constants of a row."""
+        super()._enter(hypothesis)
+        params, host, slot = hypothesis.inputs.params, self.table.host, hypothesis.slot
+        for condition in hypothesis.conditions:
+            numbers = host[condition.slot]
+            numbers[Host.PREFIX], numbers[Host.START] = condition.length, condition.start
+            numbers[Host.OWNER] = slot
+            self._moved(condition.slot)
+        host[slot, Host.PARTNER] = hypothesis.partner
+        self.table.changed()
+        kind = self._kinds[hypothesis] = kind_of(params) if self._drawing else None
+        if kind is not None:
+            device, size = self._logits.device, self.sampler.vocab_size
+            guidance = [within(params.cfg_strength), params.cfg_rescale]
+            self.guidance[slot] = to_device(guidance, device)
+            self.plain[slot] = to_device(np.array(plain_row(params, size)), device)
+            self.light[slot] = light_row(params, size).to(device, non_blocking=True)
+
+    def _leave(self, hypothesis: Hypothesis) -> None:
+        """Have a row read and write nothing that matters."""
+        super()._leave(hypothesis)
+        del self._kinds[hypothesis]
+        for condition in hypothesis.conditions:
+            slot = condition.slot
+            self.pages[slot] = self._padding
+            numbers = self.table.host[slot]
+            numbers[Host.PREFIX] = numbers[Host.START] = 0
+            numbers[Host.OWNER] = numbers[Host.PARTNER] = slot
+        self._new_pages = True
+        self.table.changed()
+
+    def _moved(self, slot: int) -> None:
+        """Read the pages of a slot anew."""
+        pages = self.cache.pages(slot)
+        self.pages[slot] = self._padding
+        self.pages[slot, : len(pages)] = pages
+        self._new_pages = True
+
+    def _used_rows(self) -> int:
         """Return how many rows a step has: idle ones refer to their partners' slots, too."""
-        used = 1 + max(slot for one in self._kinds for slot in one.slots)
+        used = 1 + max(condition.slot for one in self._rows for condition in one.conditions)
         return next(rows for rows in self._sizes if rows >= used)
 
     def _play(self, play: Play | None, hypotheses: Sequence[Hypothesis]) -> None:
         """Bring what the host changed to the device, and play a step of some hypotheses."""
-        assert play is not None, "the feed is closed"
+        assert play is not None, "the batch is closed"
         self.table.send(self._send_numbers)
         if self._new_pages:
             self._send_pages(self.pages)
             self._new_pages = False
         play()
         for one in hypotheses:
-            if not one.idle and (frames := self.table.held[one.slots[0]]):
+            if not one.idle and (frames := self.table.held[one.slot]):
                 for condition in one.conditions:
                     self.cache.lengths[condition.slot] = condition.length + frames
 
@@ -255,6 +259,6 @@ class PagedFeed(Feed):
         operators.draw(
             self._run(rows)[0], table.numbers[:rows], self.guidance[:rows], table.avoid[:rows],
             self.plain[:rows], table.codes[:rows], table.lengths[:rows], table.stopped[:rows],
-            self._results[:rows], self._stop_token,
+            self._results[:rows], self.model.config.stop_token,
             self.light[:rows] if kind is Kind.LIGHT else None,
         )  # fmt: skip

@@ -13,8 +13,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from app.engine.level_0.hypothesis import Hypothesis
 from app.engine.level_0.input_batch import InputBatch
-from app.engine.level_0.paged_feed import PagedFeed
+from app.engine.level_0.paged_batch import PagedBatch
 from app.engine.level_0.runner import ArRunner
 from models.config import AlignmentHead
 from models.cuda.graphs import Record, Recorder, as_it_is
@@ -54,9 +55,9 @@ def model(float_model: Valle) -> Valle:
     return float_model
 
 
-def feed_of(one: ArRunner) -> PagedFeed:
-    assert isinstance(one._feed, PagedFeed)
-    return one._feed
+def feed_of(one: ArRunner) -> PagedBatch:
+    assert isinstance(one._batch, PagedBatch)
+    return one._batch
 
 
 def pool_of(one: ArRunner) -> PagePool:
@@ -65,7 +66,7 @@ def pool_of(one: ArRunner) -> PagePool:
 
 def outcomes(one: ArRunner, numbers: Sequence[int], seed: int) -> Outcomes:
     """What requests of these numbers come to that join, pause, leave and go back."""
-    inputs = [request(one._feed.model, number) for number in numbers]
+    inputs = [request(one._batch.model, number) for number in numbers]
     return [outcome(group, READ) for group in drawn(one, inputs, seed)]
 
 
@@ -252,7 +253,7 @@ def test_an_utterance_that_finds_no_page_fails_alone(model) -> None:
     assert pool_of(one).free == 3
 
 
-def _new_buffer(right: Any, feed: PagedFeed, *args: Any, **kwargs: Any) -> None:
+def _new_buffer(right: Any, feed: PagedBatch, *args: Any, **kwargs: Any) -> None:
     right(feed, *args, **kwargs)
     feed.plain, feed.first_hidden = feed.plain.clone(), feed.first_hidden.clone()
 
@@ -263,12 +264,22 @@ def _stale_row(right: Any, table: SlotTable, slot: int, *args: Any) -> None:
     table.lengths[slot] = length + 1
 
 
+def _same_generation(right: Any, feed: PagedBatch, hypothesis: Hypothesis) -> None:
+    right(feed, hypothesis)
+    hypothesis.generation -= 1
+
+
+def _writes_on(_: Any, feed: PagedBatch, hypothesis: Hypothesis) -> None:
+    InputBatch._leave(feed, hypothesis)
+    del feed._kinds[hypothesis]
+
+
 def _unsent_attempt(right: Any, table: SlotTable, slot: int, *args: Any) -> None:
     right(table, slot, *args)
     table.host[slot, Host.ATTEMPT] = 0
 
 
-def _stale_page(right: Any, feed: PagedFeed, slot: int) -> None:
+def _stale_page(right: Any, feed: PagedBatch, slot: int) -> None:
     right(feed, slot)
     if len(pages := feed.cache.pages(slot)) > 1:
         feed.pages[slot] = pages[0]
@@ -280,12 +291,12 @@ def _page_of_two(right: Any, cache: PagedCache, slot: int, source: PagedCache, *
         cache._pages[slot][-1] = source._pages[0][-1]
 
 
-def _unsent_pages(right: Any, feed: PagedFeed, *args: Any) -> None:
+def _unsent_pages(right: Any, feed: PagedBatch, *args: Any) -> None:
     feed._new_pages &= feed.table.sent != feed.table.version
     right(feed, *args)
 
 
-def _result_in_a_temporary(_: Any, feed: PagedFeed, rows: int) -> None:
+def _result_in_a_temporary(_: Any, feed: PagedBatch, rows: int) -> None:
     feed._logits = feed._run(rows)[0]
 
 
@@ -296,11 +307,11 @@ FAULTS = {
         ),
     ),
     "the host writes into another table than the recorded one": Fault(
-        PagedFeed, "__init__", _new_buffer
+        PagedBatch, "__init__", _new_buffer
     ),
     "a row keeps the length of the one before in its slot": Fault(SlotTable, "begin", _stale_row),
     "results of a row's old generation are the new one's": Fault(
-        InputBatch, "generation", lambda *_: 0
+        PagedBatch, "rewind", _same_generation
     ),
     "the noise does not know how often a row was rewound": Fault(
         SlotTable, "rewind", _unsent_attempt
@@ -308,16 +319,18 @@ FAULTS = {
     "the host reads the step that was just queued for that before": Fault(
         Download, "wait", lambda _, download, __: download._source.numpy().copy()
     ),
-    "a row that grows into a new page goes on in its first": Fault(PagedFeed, "moved", _stale_page),
+    "a row that grows into a new page goes on in its first": Fault(
+        PagedBatch, "_moved", _stale_page
+    ),
     "a row that has ended goes on writing to its pages": Fault(
-        PagedFeed, "end", lambda _, feed, hypothesis: feed._kinds.pop(hypothesis)
+        PagedBatch, "_leave", _writes_on
     ),
     "two rows write to a page that is not full": Fault(PagedCache, "_copy", _page_of_two),
     "the table of pages goes up only with the rows' numbers": Fault(
-        PagedFeed, "_play", _unsent_pages
+        PagedBatch, "_play", _unsent_pages
     ),
     "the logits are left where the next has its temporaries": Fault(
-        PagedFeed, "_feed", _result_in_a_temporary
+        PagedBatch, "_feed", _result_in_a_temporary
     ),
 }  # fmt: skip
 
@@ -337,10 +350,10 @@ def test_a_seeded_fault_shows(model, over_slots, name, monkeypatch) -> None:
 
 
 def test_a_seeded_wait_shows(model, monkeypatch) -> None:
-    def waits(right: Any, feed: PagedFeed, rows: int) -> Any:
+    def waits(right: Any, feed: PagedBatch, rows: int) -> Any:
         assert bool(feed.table.lengths.sum() >= 0)
         return right(feed, rows)
 
-    Fault(PagedFeed, "_run", waits).seed(monkeypatch)
+    Fault(PagedBatch, "_run", waits).seed(monkeypatch)
     with pytest.raises(NotCaptureSafe):
         runner(model, Tape().record, 1)

@@ -1,0 +1,77 @@
+"""Level 0 over slots, on a CPU: each row of its own length, its step read at once."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from app.engine.level_0.hypothesis import Condition, Hypothesis
+from app.engine.level_0.input_batch import Fed, InputBatch
+from models.prefix_cache import one_by_one
+from models.valle import Valle
+from samplers.ops.entropix import AttentionStatistics
+
+_Row = tuple[Hypothesis, Condition]
+
+
+class SlotBatch(InputBatch):
+    """Steps of the stack over slots; only rows that draw are fed."""
+
+    def __init__(self, model: Valle, slots: int, max_length: int) -> None:
+        super().__init__(model, model.new_cache(slots, max_length), one_by_one(model))
+
+    def feed(self, hypotheses: Sequence[Hypothesis]) -> Fed:
+        """Feed hypotheses; see `InputBatch`. The logits of idle ones are another's."""
+        active = [place for place, one in enumerate(hypotheses) if not one.idle]
+        guided = [place for place in active if len(hypotheses[place].conditions) > 1]
+        rows = [(hypotheses[place], hypotheses[place].conditions[0]) for place in active]
+        rows += [(hypotheses[place], hypotheses[place].conditions[1]) for place in guided]
+        hidden, attention = self._decode(rows)
+        logits = self.model.logits(hidden, 0)
+        own, null = logits.tensor_split([len(active)])
+        attention = attention[:, : len(active)]
+        if len(active) < len(hypotheses):
+            row_of = {place: row for row, place in enumerate(active)}
+            index = [row_of.get(place, 0) for place in range(len(hypotheses))]
+            own, attention = own[index], attention[:, index]
+            pairs = [place for place, one in enumerate(hypotheses) if len(one.conditions) > 1]
+            row_of = {place: row for row, place in enumerate(guided)}
+            null = null[[row_of.get(place, 0) for place in pairs]] if guided else null
+        return Fed(
+            own,
+            null if guided else None,
+            AttentionStatistics(*attention),
+            logits.isnan().any(-1),
+            [*active, *guided],
+        )
+
+    def _decode(self, rows: Sequence[_Row]) -> tuple[Tensor, Tensor]:
+        """Return ``[R, D]`` and ``[4, R]`` of each row's newest frame, or of its prefix's end."""
+        fed = [place for place, (hypothesis, _) in enumerate(rows) if hypothesis.codes]
+        if len(fed) == len(rows):
+            return self._step(rows)
+        slots = [condition.slot for _, condition in rows]
+        hidden, attention = self.first_hidden[slots], self.first_attention[:, slots]
+        if fed:
+            hidden[fed], attention[:, fed] = self._step([rows[place] for place in fed])
+        return hidden, attention
+
+    def _step(self, rows: Sequence[_Row]) -> tuple[Tensor, Tensor]:
+        """Run one step of the stack over the newest frame of each row."""
+        stack, device = self.model.transformer, self.model.separator.device
+        newest = torch.tensor([one.codes[-1] for one, _ in rows], device=device)
+        positions = torch.tensor(
+            [condition.start + len(one.codes) - 1 for one, condition in rows], device=device
+        )
+        slots = [condition.slot for _, condition in rows]
+        arguments = (self.model.embed_response(newest[:, None], 0), positions, self.cache, slots)
+        attention = torch.full((4, len(rows)), torch.nan, device=device)
+        attending = [
+            place
+            for place, (one, condition) in enumerate(rows)
+            if one.wants_attention and condition is one.conditions[0]
+        ]
+        if not attending:
+            return stack.step(*arguments), attention
+        hidden, attention[:, attending] = stack.step_with_attention(*arguments, rows=attending)
+        return hidden, attention
