@@ -7,6 +7,7 @@ Loads without torch. How speech sounds is not a setting but a knob of each reque
 import os
 from collections.abc import Collection, Iterable
 from difflib import get_close_matches
+from functools import cached_property
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Literal, Self
@@ -318,7 +319,7 @@ class Settings(BaseSettings):
         """Whether API keys are configured; the key file must then hold at least one."""
         return bool(self.api_keys.get_secret_value() or self.api_keys_file)
 
-    @property
+    @cached_property
     def names(self) -> dict[str, str]:
         """Further names -> a voice or `MODEL_NAME`, in lower case: Kokoro's and the operator's.
 

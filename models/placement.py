@@ -1,6 +1,11 @@
-"""Placement of a loaded language model on a device, in a dtype."""
+"""Where the weights of a loaded model are: on which device, in which dtype."""
+
+import gc
+import threading
+from collections.abc import Callable, Sequence
 
 import torch
+from torch import nn
 
 from models.valle import Valle
 
@@ -21,3 +26,35 @@ def prepare_for(device: torch.device, model: Valle, dtype: torch.dtype | None = 
         # The column-major order of `Valle.lay_out_for_steps` is good for a CPU only.
         parameter.data = placed.contiguous() if device.type == "cuda" else placed
     return model.to(device)  # buffers keep their dtype
+
+
+class Residence:
+    """Moves weights to the CPU while nobody needs them, and back. Any thread may call."""
+
+    def __init__(
+        self, modules: Sequence[nn.Module], device: torch.device, away: torch.device
+    ) -> None:
+        self._modules, self._device, self._away = modules, device, away
+        self._moving = threading.Lock()
+        self.at_home = True  # whether they are on the device
+
+    def bring(self) -> None:
+        """Move the weights to the device, if they are not there."""
+        with self._moving:
+            if not self.at_home:
+                self._move(self._device)
+                self.at_home = True
+
+    def send_away(self, idle: Callable[[], bool]) -> None:
+        """Move the weights off the device and free their memory, if ``idle`` says so."""
+        with self._moving:
+            if self.at_home and idle():
+                self._move(self._away)
+                self.at_home = False
+                gc.collect()
+                if self._device.type == "cuda":
+                    torch.cuda.empty_cache()
+
+    def _move(self, device: torch.device) -> None:
+        for module in self._modules:
+            module.to(device)

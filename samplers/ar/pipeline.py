@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from samplers.ar.effects import Effects
-from samplers.ar.state import RowParams
+from samplers.ar.state import RowInput
 from samplers.knobs.order import Order, arrange
 from samplers.ops.entropix import Decision
 from samplers.processors.batch_params import BatchParams
@@ -38,7 +38,7 @@ class Pipeline:
 
     def __init__(
         self,
-        rows: Sequence[RowParams],
+        rows: Sequence[RowInput],
         *,
         vocab_size: int,
         stop_token: int,
@@ -53,7 +53,7 @@ class Pipeline:
         longest = max(row.max_frames + row.prompted for row in rows)
         self.lookback = min(max(lookback(p) for p in params), longest)
         self.acts = any(row.acts for row in rows)  # whether entropix may pause or branch in any row
-        beams: dict[RowParams, list[int]] = {}
+        beams: dict[RowInput, list[int]] = {}
         for place, row in enumerate(rows):
             if row.params.beam_width:
                 beams.setdefault(row, []).append(place)

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from samplers.ar.sampler import ArSampler
-from samplers.ar.state import Host, RowParams, SlotTable
+from samplers.ar.state import Host, RowInput, SlotTable
 from samplers.ar.trace import log_prob_of
 from samplers.knobs.features import FEATURES, is_on
 from samplers.knobs.order import STEPS, arrange
@@ -228,7 +228,7 @@ def draw(
             strength, rescale = guidance[slot].tolist()
             params = params.model_copy(update={"cfg_strength": strength, "cfg_rescale": rescale})
         limit, prompted = (int(host[slot, one]) for one in (Host.LIMIT, Host.PROMPTED))
-        sampler.adopt(slot, RowParams(params, limit, None, prompted))
+        sampler.adopt(slot, RowInput(params, 0, limit, prompt=codes[slot, :prompted]))
     if not slots:
         return
     partners = [int(host[slot, Host.PARTNER]) for slot in slots]
@@ -247,6 +247,7 @@ def _unpacked(plain: tuple[float, ...], light: bytes | None, vocab_size: int) ->
     knobs: dict[str, Any] = {
         "temperature": one.temperature, "top_k": int(one.top_k), "top_p": min(1.0, one.top_p),
         "min_p": one.min_p, "min_tokens_to_keep": int(one.keep),
+        "penalty_includes_prompt": True,
     }  # fmt: skip
     if light is not None:
         record = torch.frombuffer(bytearray(light), dtype=torch.int64)[None]

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from samplers.ar.pipeline import Pipeline
-from samplers.ar.state import Host, RowParams, SlotTable
+from samplers.ar.state import Host, RowInput, SlotTable
 from samplers.knobs.features import is_guided
 from samplers.ops.bounds import within
 from samplers.ops.guidance import guide
@@ -32,7 +32,7 @@ class StepRows:
         self,
         table: SlotTable,
         slots: Sequence[int],
-        rows: Sequence[RowParams],
+        rows: Sequence[RowInput],
         vocab_size: int,
         stop_token: int,
     ) -> None:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from samplers.ar.effects import DRAW, Effects
 from samplers.ar.rows import StepRows
-from samplers.ar.state import Host, RowInput, RowParams, SlotTable
+from samplers.ar.state import Host, RowInput, SlotTable
 from samplers.ar.trace import Record, StepTensors, Trace
 from samplers.ops import filters
 from samplers.ops.beam import extend
@@ -56,7 +56,7 @@ class ArSampler:
             raise ValueError(f"stop_token must be in [0, {vocab_size}), not {stop_token}")
         self.table = table
         self._stop_token, self.vocab_size = stop_token, vocab_size
-        self._rows: dict[int, RowParams] = {}
+        self._rows: dict[int, RowInput] = {}
         self._built: dict[tuple[int, ...], StepRows] = {}
         self._avoiding: set[int] = set()
 
@@ -66,22 +66,17 @@ class ArSampler:
         return sorted(self._rows)
 
     @torch.inference_mode()
-    def join(self, slots: Sequence[int], given: RowInput) -> None:
+    def join(self, slots: Sequence[int], row: RowInput) -> None:
         """Begin a row, or a search with a beam a slot; what the slots held is forgotten."""
-        params, prompt = given.params, given.prompt
-        if not params.penalty_includes_prompt:
-            prompt = None
-        prompted = 0 if prompt is None else len(prompt)
-        row = RowParams(params, given.max_frames, given.silent, prompted)
-        key = stream_key(given.seed, given.utterance, Stage.AR, candidate=given.candidate)
+        key = stream_key(row.seed, row.utterance, Stage.AR, candidate=row.candidate)
         for number, slot in enumerate(slots):
             self.leave(slot)
-            self.table.begin(slot, row, key, prompt, given.drawn)
+            self.table.begin(slot, row, key)
             if number:  # a search begins with one beam
                 self.table.beam_scores[slot], self.table.stopped[slot] = -torch.inf, True
             self._rows[slot] = row
 
-    def adopt(self, slot: int, row: RowParams) -> None:
+    def adopt(self, slot: int, row: RowInput) -> None:
         """Draw a row whose state is in the table already, with all that it is to avoid."""
         self._rows[slot] = row
         self._avoiding.add(slot)

@@ -46,14 +46,35 @@ class Host(IntEnum):
     PARTNER = 9  # the slot of its unconditional logits; its own if it is not guided
 
 
+@dataclass(frozen=True)
+class DrawnCodes:
+    """Codes ``(N,)`` int64 that a row begins with, and what was known when the last was drawn."""
+
+    codes: Tensor
+    attempts: int = 0  # how often the row was rewound before
+    mu: float | None = None  # mirostat's state after them, in bits; None: that of a new row
+    last_act: int | None = None  # the frame at which entropix last acted; None: it never did
+
+
 @dataclass(frozen=True, eq=False)
-class RowParams:
-    """What never changes about a row; the beams of one search share one."""
+class RowInput:
+    """What a row begins with, and what never changes about it; the beams of one search share it."""
 
     params: SamplingParams
+    seed: int
     max_frames: int
-    silent: Tensor | None  # ``(<= V,)`` bool, the codes of silence, or None
-    prompted: int  # how many codes of a prompt its penalties count
+    utterance: int = 0  # names its random stream, with the seed and the candidate
+    candidate: int = 0  # which of several hypotheses of the utterance it is
+    prompt: Tensor | None = None  # level 0 ``(N,)`` int64 of its voice, which penalties may count
+    # ``(<= V,)`` bool, the codes that entropix pauses with. None: it never does.
+    silent: Tensor | None = None
+    drawn: DrawnCodes | None = None
+
+    @property
+    def prompted(self) -> int:
+        """How many codes of the prompt its penalties count."""
+        counted = self.prompt if self.params.penalty_includes_prompt else None
+        return 0 if counted is None else len(counted)
 
     @property
     def acts(self) -> bool:
@@ -65,31 +86,6 @@ class RowParams:
     def tracks_runs(self) -> bool:
         """Whether a processor reads runs, see `samplers.ops.repeats.runs_of`."""
         return reads_runs(self.params)
-
-
-@dataclass(frozen=True)
-class DrawnCodes:
-    """Codes ``(N,)`` int64 that a row begins with, and what was known when the last was drawn."""
-
-    codes: Tensor
-    attempts: int = 0  # how often the row was rewound before
-    mu: float | None = None  # mirostat's state after them, in bits; None: that of a new row
-    last_act: int | None = None  # the frame at which entropix last acted; None: it never did
-
-
-@dataclass(frozen=True)
-class RowInput:
-    """What a row begins with."""
-
-    params: SamplingParams
-    seed: int
-    max_frames: int
-    utterance: int = 0  # names its random stream, with the seed and the candidate
-    candidate: int = 0  # which of several hypotheses of the utterance it is
-    prompt: Tensor | None = None  # level 0 ``(N,)`` int64 of its voice, which penalties may count
-    # ``(<= V,)`` bool, the codes that entropix pauses with. None: it never does.
-    silent: Tensor | None = None
-    drawn: DrawnCodes | None = None
 
 
 class SlotTable:
@@ -188,17 +184,14 @@ class SlotTable:
         self.host[slot, Host.AVOID] = frame
         self.changed()
 
-    def begin(
-        self, slot: int, row: RowParams, key: int, prompt: Tensor | None, drawn: DrawnCodes | None
-    ) -> None:
-        """Write what a row begins with: every column, so that nothing of the last one is left.
-
-        ``prompt`` is ``(row.prompted,)`` int64, if that is not 0.
-        """
-        device, length = self.codes.device, 0
+    def begin(self, slot: int, row: RowInput, key: int) -> None:
+        """Write what a row begins with: every column, so that nothing of the last one is left."""
+        device, length, drawn = self.codes.device, 0, row.drawn
         self.mu[slot].fill_(within(row.params.mirostat_tau)).mul_(2)
         self.last_act[slot] = NEVER
-        past = self.codes.new_zeros(0) if prompt is None else prompt.to(device)
+        past = self.codes.new_zeros(0)
+        if row.prompt is not None and row.prompted:
+            past = row.prompt.to(device)
         if drawn is not None:
             length = len(drawn.codes)
             past = torch.cat([past, drawn.codes.to(device)])
@@ -218,7 +211,7 @@ class SlotTable:
         numbers[Host.PROMPTED], numbers[Host.AVOID] = row.prompted, -1
         self.changed()
 
-    def rewind(self, slot: int, row: RowParams, length: int) -> None:
+    def rewind(self, slot: int, row: RowInput, length: int) -> None:
         """Shorten a row to its first ``length`` codes; a row that has ended goes on."""
         self.lengths[slot], self.stopped[slot] = length, False
         self.held[slot] = length
@@ -229,7 +222,7 @@ class SlotTable:
             self._count_runs(slot, row.prompted + length)
 
     def copy(
-        self, sources: Sequence[int], targets: Sequence[int], rows: Sequence[RowParams]
+        self, sources: Sequence[int], targets: Sequence[int], rows: Sequence[RowInput]
     ) -> None:
         """Copy rows over others, all different; ``rows`` are those of the sources."""
         device = self.codes.device
@@ -251,7 +244,7 @@ class SlotTable:
             self.held[slot] = bound
         self.changed()
 
-    def fork(self, slot: int, row: RowParams, code: int, length: int, key: int) -> None:
+    def fork(self, slot: int, row: RowInput, code: int, length: int, key: int) -> None:
         """Give a copy of a row that holds ``length`` codes another last one, and other noise."""
         self.codes[slot, row.prompted + length - 1] = code
         self.lengths[slot], self.stopped[slot] = length, False

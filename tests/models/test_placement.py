@@ -4,10 +4,10 @@ import copy
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from models.config import ModelConfig
-from models.placement import prepare_for
+from models.placement import Residence, prepare_for
 from models.stack.cache import KVCache
 from models.valle import Valle
 from tests.models.test_valle import IDS, random_model, some_codes
@@ -96,3 +96,25 @@ def test_on_a_cpu_nothing_changes_unless_it_is_asked_for(model: Valle) -> None:
 def test_logits_of_a_model_in_bfloat16_are_not_rounded_to_it(narrow: Valle) -> None:
     logits = narrow.logits(torch.randn(3, narrow.config.width, dtype=torch.bfloat16), 0)
     assert (logits != logits.bfloat16().float()).any(-1).all()
+
+
+def test_weights_leave_only_where_nobody_needs_them():
+    module = nn.Linear(2, 2)
+    residence = Residence([module], CPU, torch.device("meta"))
+    residence.send_away(lambda: False)
+    assert residence.at_home
+    assert module.weight.device == CPU
+    residence.send_away(lambda: True)
+    assert not residence.at_home
+    assert module.weight.device == torch.device("meta")
+
+
+def test_weights_that_are_brought_back_are_what_they_were():
+    module = nn.Linear(2, 2)
+    before = module.weight.clone()
+    residence = Residence([module], CPU, CPU)
+    residence.bring()
+    residence.send_away(lambda: True)
+    residence.bring()
+    assert residence.at_home
+    assert torch.equal(module.weight, before)

@@ -19,7 +19,6 @@ from app.engine.backend.golden import compare, read_golden
 from app.engine.backend.loading import choose_device, load_speech, model_info
 from app.engine.backend.options import ModelOptions
 from app.engine.backend.planner import Planner
-from app.engine.backend.residence import Residence
 from app.engine.backend.self_check import is_deterministic, measure
 from app.engine.interface import (
     Batch,
@@ -46,6 +45,7 @@ from models.codecs.shipped_codes import codec_digest
 from models.codecs.silence import known_silence
 from models.cuda.graphs import LOW_PRIORITY, Record, Recorder, alone, as_it_is
 from models.cuda.streams import entered, new_stream
+from models.placement import Residence
 from models.prefix_cache import PrefixCache
 from models.stack.paged_cache import PagePool
 from samplers.knobs.params import SamplingParams

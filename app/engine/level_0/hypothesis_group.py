@@ -28,7 +28,7 @@ from samplers.ranking import oddity, rank
 
 
 @dataclass
-class Step:
+class QueuedStep:
     """A step that was queued: its B hypotheses in the order of their slots, and what it draws."""
 
     hypotheses: Sequence[Hypothesis]
@@ -98,7 +98,9 @@ class HypothesisGroup:
         """Add the rows that draw from the first step on."""
         batch.add(self.hypotheses, self.inputs)
 
-    def read(self, batch: InputBatch, step: Step, arrived: Arrived, places: Sequence[int]) -> None:
+    def read(
+        self, batch: InputBatch, step: QueuedStep, arrived: Arrived, places: Sequence[int]
+    ) -> None:
         """Append what a step drew for its hypotheses, which are at some places of the step."""
         if not arrived.invalid.isdisjoint(places):
             self.fail(GenerationFailed("the model gave logits that are no numbers"))
@@ -116,7 +118,7 @@ class HypothesisGroup:
                 batch.rewind(one)
         self.update(batch, step)
 
-    def update(self, batch: InputBatch, step: Step) -> None:  # noqa: ARG002  # others need it
+    def update(self, batch: InputBatch, step: QueuedStep) -> None:  # noqa: ARG002  # others need it
         """After a step, set `finish_reason`, and fork or drop hypotheses of the batch."""
         self.finish_reason = self.hypotheses[0].finish_reason
 
@@ -147,7 +149,7 @@ class BestOf(HypothesisGroup):
         for candidate, one in enumerate(self.hypotheses):
             batch.add([one], self.inputs, candidate)
 
-    def update(self, batch: InputBatch, step: Step) -> None:  # noqa: ARG002
+    def update(self, batch: InputBatch, step: QueuedStep) -> None:  # noqa: ARG002
         """Free the rows of hypotheses that have ended; choose one when all have."""
         ended = [one for one in self.hypotheses if one.finish_reason is not None]
         for one in ended:
@@ -202,7 +204,9 @@ class BeamSearch(HypothesisGroup):
         """How many of the first frames cannot change any more: none before the search has ended."""
         return 0 if self.finish_reason is None else len(self)
 
-    def read(self, batch: InputBatch, step: Step, arrived: Arrived, places: Sequence[int]) -> None:
+    def read(
+        self, batch: InputBatch, step: QueuedStep, arrived: Arrived, places: Sequence[int]
+    ) -> None:
         """Copy the beams that were continued into the rows that continue them, and append."""
         assert step.result is not None
         assert step.result.scores is not None
@@ -213,7 +217,7 @@ class BeamSearch(HypothesisGroup):
             step.hypotheses[place].score = scores[place]
         super().read(batch, step, arrived, places)
 
-    def update(self, batch: InputBatch, step: Step) -> None:  # noqa: ARG002
+    def update(self, batch: InputBatch, step: QueuedStep) -> None:  # noqa: ARG002
         """End the search once no active beam can score higher than the best finished one."""
         beams = [one for one in self.hypotheses if one.score > -torch.inf]
         ended = [one for one in beams if one.finish_reason is not None]
@@ -254,7 +258,7 @@ class Branching(HypothesisGroup):
         forked = len(self.hypotheses) > 1 and self.finish_reason is None
         return self._fork if forked else len(self)
 
-    def update(self, batch: InputBatch, step: Step) -> None:
+    def update(self, batch: InputBatch, step: QueuedStep) -> None:
         """Fork if there are alternatives; choose once all branches are long enough or ended."""
         self._branch(batch, step)
         batch.remove([one for one in self.hypotheses if one.finish_reason is not None])
@@ -267,7 +271,7 @@ class Branching(HypothesisGroup):
             self._choose(batch)
         self.finish_reason = self.hypotheses[0].finish_reason
 
-    def _branch(self, batch: InputBatch, step: Step) -> None:
+    def _branch(self, batch: InputBatch, step: QueuedStep) -> None:
         """Continue with the code that was drawn and, in spare hypotheses, with alternatives."""
         assert step.result is not None
         assert step.own is not None

@@ -23,7 +23,7 @@ import torch
 from app.engine.errors import GenerationFailed, SpeechError, broken
 from app.engine.interface import Plan
 from app.engine.job import SamplerMemory
-from app.engine.level_0.hypothesis_group import HypothesisGroup, Step, group_of
+from app.engine.level_0.hypothesis_group import HypothesisGroup, QueuedStep, group_of
 from app.engine.level_0.input_batch import InputBatch
 from app.engine.level_0.job import Level0Job, OnChunk, longest
 from app.engine.level_0.masked import MaskedUtterance
@@ -73,7 +73,7 @@ class ArRunner:
             else PagedBatch(model, pool, slots, max_length, record)
         )
         self._running: list[HypothesisGroup] = []
-        self._flying: deque[tuple[Step, Mapping[HypothesisGroup, Sequence[int]]]] = deque()
+        self._flying: deque[tuple[QueuedStep, Mapping[HypothesisGroup, Sequence[int]]]] = deque()
 
     @classmethod
     def alone(
@@ -178,14 +178,14 @@ class ArRunner:
         traced = [group.inputs.top_logprobs for group in groups if group.inputs.trace]
         trace = Trace(top=max(traced)) if traced else None
         if trace is None and (fetch := batch.draw(hypotheses)) is not None:
-            self._flying.append((Step(hypotheses, generations, fetch), places))
+            self._flying.append((QueuedStep(hypotheses, generations, fetch), places))
             return batch.lag
         fed, slots = batch.feed(hypotheses), [one.slot for one in hypotheses]
         result = batch.sampler.advance(fed.own, trace, fed.null, fed.attention, slots)
         logprobs = None
         if any(group.keeps_logprobs for group in groups):
             logprobs = log_prob_of(sanitise(fed.own), result.codes)
-        step = Step(hypotheses, generations, batch.fetch(fed, result.codes, logprobs))
+        step = QueuedStep(hypotheses, generations, batch.fetch(fed, result.codes, logprobs))
         step.record = trace.records[0] if trace else None
         self._flying.append((step, places))
         if any(group.read_at_once for group in groups):
@@ -193,7 +193,7 @@ class ArRunner:
             return 0
         return batch.lag
 
-    def _read(self, step: Step, places: Mapping[HypothesisGroup, Sequence[int]]) -> None:
+    def _read(self, step: QueuedStep, places: Mapping[HypothesisGroup, Sequence[int]]) -> None:
         """Append what a step drew, and free the rows of utterances that end with it."""
         arrived, rows = step.fetch(), zip(step.hypotheses, step.generations, strict=True)
         fresh = {place for place, (one, number) in enumerate(rows) if one.generation == number}

@@ -8,7 +8,7 @@ import torch
 from pydantic import ValidationError
 
 from samplers.ar.pipeline import Pipeline
-from samplers.ar.state import RowParams
+from samplers.ar.state import RowInput
 from samplers.knobs.order import ORDERS, OrderName, arrange
 from samplers.knobs.params import SamplingParams
 from tests.samplers.reference.harness import (
@@ -50,7 +50,7 @@ def test_golden_chains_of_unlike_orders_and_params_in_one_batch(golden: Path) ->
             chain_params(case)[0].model_copy(update={"sampler_order": tuple(case["order"])})
             for case in cases
         ]
-        rows = [RowParams(one, 100, None, 0) for one in params]
+        rows = [RowInput(one, 0, 100) for one in params]
         pipeline = Pipeline(rows, vocab_size=stop + 1, stop_token=stop, device=torch.device("cpu"))
         scores = make_scores(
             stack([case["logits"] for case in cases]),
