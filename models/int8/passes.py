@@ -22,7 +22,7 @@ from models.stack.transformer import Transformer
 
 
 class Int8Passes:
-    """The blocks and the final norm in integers; implements `models.stack.passes.CachedPasses`."""
+    """The blocks and the final norm in integers; see `models.stack.slot_cache.CachedPasses`."""
 
     def __init__(self, stack: Transformer) -> None:
         blocks, norm, rotations = stack.blocks, stack.norm, stack.rotations

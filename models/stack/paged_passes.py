@@ -37,7 +37,7 @@ class Placed(NamedTuple):
 
 
 class PagedPasses:
-    """A `models.stack.passes.CachedPasses` over one pool.
+    """A `models.stack.slot_cache.CachedPasses` over one pool.
 
     Attributes:
         pool: On the device and of the dtype of the weights.

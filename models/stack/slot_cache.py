@@ -1,4 +1,4 @@
-"""The interface of KV caches, whatever number format they keep.
+"""The interface of KV caches, whatever number format they keep, and of passes over them.
 
 A cache has slots, each of which holds one sequence being decoded. Rewinding shortens a slot's
 length: rotary keys are stored rotated by absolute position, so the remaining ones stay valid, and
@@ -6,7 +6,8 @@ the stale rest is overwritten later.
 """
 
 from abc import ABC, abstractmethod
-from typing import Self
+from collections.abc import Sequence
+from typing import Protocol, Self
 
 from torch import Tensor
 
@@ -76,3 +77,38 @@ class SlotCache(ABC):
                 f"slot {slot} holds {self.lengths[slot]} positions, cannot keep {length}"
             )
         self.lengths[slot] = length
+
+
+class CachedPasses(Protocol):
+    """The blocks and the final norm of a stack, run on a cache of another kind than its own.
+
+    Over pages it is `models.stack.paged_passes`; in integers `models.int8`, installed from outside.
+    Both passes raise ValueError, and no slot has grown, if one is full or the cache is of another
+    kind. They return hidden states ``[S, D]`` after the final norm, and a layer's queries
+    ``[S, heads, head_dim]``, rotated as `SlotCache.keys_of` rotates its keys.
+    """
+
+    def new_cache(self, slots: int, max_length: int) -> SlotCache:
+        """Return an empty cache of ``slots`` sequences of up to ``max_length`` positions."""
+
+    def step(
+        self, x: Tensor, positions: Tensor, cache: SlotCache, slots: Sequence[int]
+    ) -> tuple[Tensor, Tensor]:
+        """Append one position, with id ``positions[b]``, to each of several distinct slots."""
+
+    def extend(
+        self,
+        x: Tensor,
+        positions: Tensor,
+        cache: SlotCache,
+        slot: int,
+        mask: Tensor | None,
+        layer: int | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        """Append several positions to one slot.
+
+        Args:
+            mask: ``[S, T]`` bool, true where a new position attends to one of the T = length + S
+                positions of the slot; None: it attends to all of them.
+            layer: Whose queries are returned; None: the last layer's.
+        """

@@ -25,8 +25,7 @@ from models.stack.block import Block, RmsNorm
 from models.stack.cache import KVCache
 from models.stack.paged_cache import PagedCache, PagePool
 from models.stack.paged_passes import PagedPasses
-from models.stack.passes import CachedPasses
-from models.stack.slot_cache import SlotCache
+from models.stack.slot_cache import CachedPasses, SlotCache
 
 MAX_POSITIONS = 8192
 PADDING_RANK = torch.iinfo(torch.int32).max
