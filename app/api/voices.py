@@ -248,7 +248,7 @@ voices_router = APIRouter(tags=["voices"])
 async def create_voice(request: Request, engine: EngineDep) -> VoiceDetail:
     """Upload a voice: a recording for the model to imitate."""
     voice = await add_voice(request, engine, VoiceForm, lambda form: form)
-    return VoiceDetail.of(voice, _owner(request), engine.voices.prompt_s)
+    return VoiceDetail.of(voice, request.state.owner, engine.voices.prompt_s)
 
 
 async def add_voice(
@@ -265,14 +265,14 @@ async def add_voice(
         form, voices = ours(sent), engine.voices
         fields = form.model_dump(include=set(VoiceCard.model_fields), exclude={"language"})
         card = VoiceCard(language=form.language or voices.default.language, **fields)
-        owner = _owner(request)
+        owner = request.state.owner
         return await asyncio.to_thread(voices.add, form.name, card, content, owner, form.start_s)
 
 
 @voices_router.get("/v1/audio/voices", responses=NOT_READY)
 async def list_voices(request: Request, engine: EngineDep) -> VoiceList:
     """List the voices: built-in, uploaded for everybody or with this key, and OpenAI's names."""
-    owner, default = _owner(request), engine.voices.default
+    owner, default = request.state.owner, engine.voices.default
     named = await asyncio.to_thread(engine.voices.named, owner)
     damaged = await asyncio.to_thread(engine.voices.damaged, owner)
     items = [
@@ -290,7 +290,7 @@ async def list_voices(request: Request, engine: EngineDep) -> VoiceList:
 @voices_router.get("/v1/audio/voices/{id}", responses=_NOT_FOUND | NOT_READY)
 async def get_voice(request: Request, name: VoiceName, engine: EngineDep) -> VoiceDetail:
     """Describe a voice."""
-    voices, owner = engine.voices, _owner(request)
+    voices, owner = engine.voices, request.state.owner
     voice = await asyncio.to_thread(voices.find, name, owner)
     return VoiceDetail.of(voice, owner, voices.prompt_s)
 
@@ -302,7 +302,7 @@ async def get_voice(request: Request, name: VoiceName, engine: EngineDep) -> Voi
 )
 async def get_voice_audio(request: Request, name: VoiceName, engine: EngineDep) -> Response:
     """Return the recording that the model imitates, to listen to."""
-    content = await asyncio.to_thread(engine.voices.recording, name, _owner(request))
+    content = await asyncio.to_thread(engine.voices.recording, name, request.state.owner)
     return Response(content, media_type="audio/flac")
 
 
@@ -315,7 +315,7 @@ async def get_voice_audio(request: Request, name: VoiceName, engine: EngineDep) 
 async def delete_voice(request: Request, name: VoiceName, engine: EngineDep) -> VoiceDeleted:
     """Delete a voice that this key uploaded; speeches in progress are not affected."""
     voices: Voices = engine.voices
-    await asyncio.to_thread(voices.remove, name, _owner(request))
+    await asyncio.to_thread(voices.remove, name, request.state.owner)
     return VoiceDeleted(id=name)
 
 
@@ -328,10 +328,6 @@ def upload_place(request: Request) -> Iterator[None]:
         raise EngineBusy("too many uploads at once", retry_after_s=_RETRY_AFTER_S)
     with places.held(client):
         yield
-
-
-def _owner(request: Request) -> str:
-    return getattr(request.state, "owner", "")
 
 
 def _damaged(name: str) -> VoiceItem:

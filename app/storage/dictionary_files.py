@@ -24,11 +24,7 @@ class DictionaryError(ValueError):
 
 
 def read_dictionaries(source: str) -> Dictionaries:
-    """Return the dictionaries by their names; a single file is `DEFAULT`.
-
-    Args:
-        source: A JSON file, or a folder whose ``*.json`` are read; empty: there are none.
-    """
+    """Return the dictionaries of a folder by name, or of a file, which is `DEFAULT`; none of ""."""
     if not source:
         return {}
     path = Path(source).expanduser()

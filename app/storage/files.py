@@ -33,11 +33,7 @@ def write_atomically(path: Path, content: bytes) -> None:
 
 
 class FolderFiles:
-    """The files in a folder of this machine; thread-safe, as is `RemoteFiles`, which has the same.
-
-    Attributes:
-        root: Of all paths.
-    """
+    """The files in a folder of this machine; thread-safe. `RemoteFiles` has the same methods."""
 
     def __init__(self, root: Path) -> None:
         self.root = root.expanduser()

@@ -45,10 +45,7 @@ class PresetFile(BaseModel):
 
 
 def read_presets(source: str | Path | None) -> Presets:
-    """Return the built-in presets, then those of the files in order of their names.
-
-    Args:
-        source: A JSON file, or a folder whose ``*.json`` are read; None adds nothing.
+    """Return the built-in presets, then those of a file, or of a folder's ``*.json`` by name.
 
     Raises:
         PresetError: A file cannot be read or is not valid, or a preset exists already.

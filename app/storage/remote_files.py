@@ -55,10 +55,7 @@ class RemoteFiles:
         threading.Thread(target=self._start, name="voices", daemon=True).start()
 
     def read(self, path: Path, *, large: bool = False) -> bytes:
-        """Return the content of an object; `FileNotFoundError` says that there is none.
-
-        Large ones have a hash of their content in their names, and are cached.
-        """
+        """Return the content of an object; large ones, whose names have its hash, are cached."""
         if (cached := self._cached.get(path)) is not None:
             return cached
         place = self._slow if large else self._quick

@@ -69,12 +69,7 @@ class StoredCard(VoiceCard):
 
 
 def open_voice_store(where: str, max_voices: int, *, look_up_s: float = LOOK_UP_S) -> "VoiceStore":
-    """Return the store of uploaded voices in a folder, or at a URL as ``s3://bucket/voices``.
-
-    Args:
-        max_voices: Limit per owner.
-        look_up_s: Timeout of a look-up in a store on another machine.
-    """
+    """Return the store of uploaded voices in a folder, or at a URL as ``s3://bucket/voices``."""
     if "://" not in where:
         return VoiceStore(FolderFiles(Path(where)), max_voices=max_voices)
     # Takes 0.05 s of processor to import; most services keep voices in a folder.

@@ -341,7 +341,7 @@ async def elevenlabs_voice_page(
 @elevenlabs_voices_router.get("/v1/user")
 async def elevenlabs_user(request: Request) -> dict[str, Any]:
     """Tell who asks, and that nothing is counted, as ElevenLabs would."""
-    owner = getattr(request.state, "owner", "") or "anybody"
+    owner = request.state.owner or "anybody"
     return {
         "user_id": owner,
         "workspace_id": owner,
@@ -381,7 +381,7 @@ async def elevenlabs_add_voice(request: Request, engine: EngineDep) -> VoiceAdde
 
 async def _voices(request: Request, engine: SpeechEngine) -> list[ElevenLabsVoice]:
     """Return the voices of the caller under all their names."""
-    owner: str = getattr(request.state, "owner", "")
+    owner: str = request.state.owner
     named = await asyncio.to_thread(engine.voices.named, owner)
     return [_voice(name, voice, owner) for name, voice in named.items()]
 
