@@ -13,10 +13,12 @@ from app.engine.backend.synthesizer import Synthesizer
 from app.engine.errors import InvalidRequest
 from app.engine.job import AudioChunk, Samples, SpeechJob
 from app.engine.playback import Playback
+from app.settings import BUILTIN_MODEL
 from models.checkpoints import CheckpointError, DecoderName, open_speech_model
 from models.checkpoints.encodec import OFFICIAL_URL, official_file
 from models.checkpoints.files import write_tensors
 from models.checkpoints.hub import PINNED, HubFile
+from models.checkpoints.sources import VOICES
 from models.checkpoints.vocos import converted_file, vocos_file
 from models.codecs.encodec import Encodec
 from models.codecs.vocos import Vocos
@@ -97,6 +99,10 @@ def test_a_published_file_speaks_with_a_built_in_voice(
 ) -> None:
     file = make_public(tmp_path, form)
     assert speech(load(file, cache)) == speech(load(tmp_path, cache))
+
+
+def test_a_model_without_voices_has_those_of_the_built_in_one() -> None:
+    assert VOICES == BUILTIN_MODEL
 
 
 def test_a_converted_folder_speaks_as_the_file_does(tmp_path: Path, cache: Path) -> None:

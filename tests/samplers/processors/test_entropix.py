@@ -21,8 +21,6 @@ SILENT = (torch.arange(VOCAB) >= 40) & (torch.arange(VOCAB) < 44)
 SURE = torch.full((VOCAB,), -20.0).index_fill(0, torch.tensor([7]), 20.0)
 FLAT = torch.zeros(VOCAB)
 MIDDLING = torch.linspace(0, 3, VOCAB)[torch.randperm(VOCAB, generator=torch.manual_seed(0))]
-# Two likely codes, and a long flat tail.
-TAILED = torch.zeros(VOCAB).index_fill(0, torch.arange(2), 8.0)
 
 
 def make(params: SamplingParams, seed: int = 1, **options: Any) -> ArSampler:
@@ -52,28 +50,6 @@ def test_a_flat_row_is_heated_up_to_the_ceiling() -> None:
     assert found["temperature"] == pytest.approx(0.8 * (1.3 + 0.2 * 1.0))
     assert record(FLAT)["temperature"] == pytest.approx(1.5)
     assert record(FLAT)["kept"] == VOCAB
-
-
-def test_a_wild_row_of_low_entropy_is_warmer_and_wider() -> None:
-    found = record(TAILED, top_k=4, entropix_high_varentropy=0.1, temperature=0.9)
-    assert found["entropix_state"] == State.LEHV
-    assert found["temperature"] == pytest.approx(0.9 * (1.2 + 0.3 * 0.25))
-    # Five at least; what is tied with the fifth stays, as everywhere.
-    ladder = torch.arange(VOCAB) / 2.0
-    wild: dict[str, Any] = {"entropix_high_varentropy": 0.1, "entropix_low_varentropy": 0.0}
-    assert record(ladder, top_k=4, **wild)["kept"] == 5
-    assert record(ladder, top_k=8, **wild)["kept"] == 10  # 8 (1 + 0.5 (1 - 0.5))
-
-
-def test_a_wild_row_of_high_entropy_is_hot_and_narrow() -> None:
-    found = record(
-        MIDDLING, top_p=0.9, temperature=0.5, entropix_hehv_entropy=1.0,
-        entropix_lehv_entropy=0.0, entropix_high_varentropy=0.1,
-    )  # fmt: skip
-    assert found["entropix_state"] == State.HEHV
-    assert found["temperature"] == pytest.approx(2.0)  # the floor: 0.5 (2 + 0.5 * 2) is below
-    hot = (MIDDLING / 2).softmax(0).sort(descending=True).values
-    assert found["kept"] == int((hot.cumsum(0) - hot < 0.9 - 0.2 * 1.0).sum())
 
 
 def test_the_adaptive_state_moves_all_four_knobs_by_entropy_and_attention() -> None:
