@@ -54,6 +54,9 @@ class HypothesisGroup:
     keeps_logprobs = False
     """Whether hypotheses keep the log-probabilities of their codes, for ranking."""
 
+    chosen_at_the_end = False
+    """Whether no frame is final before the utterance has ended."""
+
     read_at_once = False
     """Whether the host decides after each step which hypotheses go on."""
 
@@ -73,8 +76,10 @@ class HypothesisGroup:
     def final(self) -> int:
         """How many of the first frames cannot change any more."""
         backtracker = self.hypotheses[0].backtracker
+        if self.finish_reason is None and self.chosen_at_the_end:
+            return 0
         if backtracker is None or self.finish_reason is not None:
-            return len(self.hypotheses[0].codes)
+            return len(self)
         return backtracker.final
 
     @property
@@ -133,16 +138,11 @@ class BestOf(HypothesisGroup):
     Each has its own noise; that of the first is the noise of an utterance with one hypothesis.
     """
 
-    keeps_logprobs = True
+    keeps_logprobs = chosen_at_the_end = True
 
     def __init__(self, inputs: UtteranceInput, hypotheses: Sequence[Hypothesis]) -> None:
         super().__init__(inputs, hypotheses)
         self._followed: dict[Hypothesis, float] = {}  # of those that have ended
-
-    @property
-    def final(self) -> int:
-        """How many of the first frames cannot change any more: none before one is chosen."""
-        return 0 if self.finish_reason is None else len(self)
 
     def add_to(self, batch: InputBatch) -> None:
         """Add the rows, each a candidate."""
@@ -192,17 +192,12 @@ class BeamSearch(HypothesisGroup):
     A beam keeps its slots and rows to the end: a finished beam may be displaced by an active one.
     """
 
-    read_at_once = True
+    read_at_once = chosen_at_the_end = True
 
     def __init__(self, inputs: UtteranceInput, hypotheses: Sequence[Hypothesis]) -> None:
         super().__init__(inputs, hypotheses)
         for hypothesis in self.hypotheses[1:]:
             hypothesis.score = -torch.inf
-
-    @property
-    def final(self) -> int:
-        """How many of the first frames cannot change any more: none before the search has ended."""
-        return 0 if self.finish_reason is None else len(self)
 
     def read(
         self, batch: InputBatch, step: QueuedStep, arrived: Arrived, places: Sequence[int]

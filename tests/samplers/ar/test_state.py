@@ -158,16 +158,6 @@ def test_a_row_gives_the_same_codes_and_trace_whoever_comes_and_goes(data: st.Da
         assert_undisturbed(speaker)
 
 
-def test_a_row_holds_as_many_codes_as_it_may_whatever_others_may() -> None:
-    sampler = sampler_of(2)
-    for slot, frames in enumerate((3, 7)):
-        sampler.join([slot], RowInput(SamplingParams(ban_tokens=(STOP,)), 1, frames))
-    for _ in range(9):
-        codes = sampler.step(torch.zeros(2, VOCAB))
-    assert codes.tolist() == [STOP, STOP]
-    assert sampler.table.lengths.tolist() == [3, 7]
-
-
 def test_beams_begin_as_one_and_rows_in_slots_of_an_ended_search_are_alive() -> None:
     sampler = sampler_of(3)
     sampler.join([0, 1, 2], RowInput(SamplingParams(beam_width=3), 1, 9))

@@ -141,7 +141,11 @@ def outcome(group: HypothesisGroup, columns: Sequence[str] = ()) -> tuple[Any, .
 
 
 def drawn(batch: ArRunner, inputs: Sequence[UtteranceInput], seed: int) -> list[HypothesisGroup]:
-    """Draw all, as rows are free, with pauses, and one that leaves now and then."""
+    """Draw all, as rows are free, with pauses, and one that leaves now and then.
+
+    No frame that was final is ever another.
+    """
+    final: dict[HypothesisGroup, list[int]] = {}
     chance, waiting = random.Random(seed), list(inputs)
     groups, paused = list[HypothesisGroup](), set[HypothesisGroup]()
     while waiting or any(group.finish_reason is None for group in groups):
@@ -156,6 +160,9 @@ def drawn(batch: ArRunner, inputs: Sequence[UtteranceInput], seed: int) -> list[
             if group.finish_reason is None and chance.random() < 0.1:
                 paused ^= {group}
         batch.step([group for group in groups if group not in paused])
+        for group in groups:
+            before, final[group] = final.get(group, []), group.codes(0, group.final).tolist()
+            assert final[group][: len(before)] == before
     return groups
 
 

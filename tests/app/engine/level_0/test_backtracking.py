@@ -14,10 +14,8 @@ from torch import Tensor
 from app.engine.job import Backtrack
 from app.engine.level_0.backtracking import runs_at_end
 from app.engine.level_0.hypothesis_group import HypothesisGroup
-from app.engine.level_0.runner import ArRunner
 from app.engine.utterance import UtteranceInput
 from models.prefix import Prefix
-from models.prefix_cache import PrefixCache
 from models.stack.cache import KVCache
 from models.valle import Valle
 from samplers.knobs.params import SamplingParams
@@ -144,12 +142,6 @@ def test_a_loop_deeper_than_the_share_is_cut_behind_what_is_final(start, found_a
     assert decoded.finish_reason == "stop"
 
 
-def test_once_the_window_has_grown_a_loop_deeper_than_it_ends_the_utterance() -> None:
-    for start, reason in ((20, "stop"), (200, "stuck")):
-        decoded = decode(loop_from(start, 30), 600, backtrack_share=0.35)
-        assert (decoded.finish_reason, bool(decoded.backtracks)) == (reason, reason == "stop")
-
-
 def test_what_fails_twice_in_its_place_is_forbidden_there_and_the_budget_ends_it() -> None:
     decoded = decode(lambda _: {A: 20.0, B: 10.0}, backtrack_budget=5)
     twice = [(30, 15), (30, 15), (46, 17), (46, 17), (48, 19)]
@@ -214,29 +206,6 @@ def test_a_sequence_completed_in_spite_of_its_penalty_is_rewound_to_its_first_co
     assert stands.codes().tolist()[:3] == [100, 101, 102]
 
 
-@pytest.mark.parametrize("share", [0.2, 0.35, 1.0])
-@pytest.mark.parametrize(
-    "script",
-    [loop_from(3, 1), loop_from(20, 30), loop_from(40, 3), lambda _: {A: 20.0, B: 10.0}],
-    ids=["in the first block", "stuck", "later", "again and again"],
-)
-def test_no_final_frame_is_rewound(script, share) -> None:
-    model = cast("Valle", Scripted(script))
-    params = SamplingParams(**STUBBORN, backtrack_share=share)
-    inputs = UtteranceInput([1, 2], params, 1, 0, 400)
-    runner = ArRunner.alone(model, PrefixCache(model), inputs)
-    drawn, final, grew = runner.admit(inputs), list[int](), 0
-    while runner.running:
-        runner.step()
-        codes = drawn.codes(0, drawn.final).tolist()
-        assert codes[: len(final)] == final
-        grew += len(codes) > len(final)
-        final = codes
-    assert final == drawn.codes().tolist()
-    assert grew > 1
-    assert drawn.backtracks or drawn.finish_reason == "stuck"
-
-
 def draw(model: Valle, **knobs: Any) -> HypothesisGroup:
     params = SamplingParams(ban_tokens=(MODEL.stop_token,), **knobs)
     return alone(model, UtteranceInput([1, 10, 20, 30, 2], params, 1, 0, 120, trace=True))
@@ -279,14 +248,6 @@ def test_where_nothing_is_stuck_it_changes_no_code_and_off_looks_at_nothing(
     monkeypatch.setattr("app.engine.level_0.input_batch.Backtracker", None)
     off = draw(float_model, **EAGER | {"backtrack": False})
     assert torch.equal(off.codes(), watched.codes())
-
-
-def test_a_redraw_has_other_noise(float_model) -> None:
-    group = draw(float_model, **EAGER, temperature=0.3)
-    assert group.trace is not None
-    attempts = group.trace["attempt"].tolist()
-    assert max(attempts) >= len(group.backtracks) - 1
-    assert sorted(attempts) == attempts
 
 
 @given(st.lists(st.integers(0, 2), min_size=1, max_size=40), st.integers(1, 45))

@@ -67,21 +67,14 @@ def hypotheses_of(model: Valle, one: UtteranceInput) -> tuple[list[Hypothesis], 
     return hypotheses, utterance
 
 
-def test_the_first_hypothesis_is_that_of_an_utterance_with_one(model: Valle) -> None:
+def test_a_hypothesis_does_not_depend_on_how_many_there_are(model: Valle) -> None:
     for knobs in ({}, ENDING | GUIDED, EAGER | {"temperature": 0.3}):
         hypotheses, _ = hypotheses_of(model, traced(best_of=3, **knobs))
+        few, _ = hypotheses_of(model, traced(best_of=2, **knobs))
         single = alone(model, traced(**knobs))
+        assert [one.codes for one in few] == [one.codes for one in hypotheses[:2]]
         assert hypotheses[0].codes == single.codes().tolist()
         assert hypotheses[0].finish_reason == single.finish_reason
-
-
-def test_a_hypothesis_does_not_depend_on_how_many_there_are_and_differs_from_the_others(
-    model: Valle,
-) -> None:
-    few, _ = hypotheses_of(model, traced(best_of=2))
-    many, _ = hypotheses_of(model, traced(best_of=5))
-    assert [one.codes for one in few] == [one.codes for one in many[:2]]
-    assert len({tuple(one.codes) for one in many}) == 5
 
 
 def test_without_penalties_the_likeliest_that_drew_the_stop_is_kept(model: Valle) -> None:
@@ -121,15 +114,6 @@ def test_a_take_that_says_nothing_is_kept_only_where_all_say_nothing(model: Vall
         mixed += len(reasons) > 1 and "empty" in reasons
         assert (chosen.finish_reason == "empty") == (reasons == {"empty"})
     assert mixed
-
-
-def test_where_none_ends_by_itself_the_rank_alone_decides(model: Valle) -> None:
-    hypotheses, utterance = hypotheses_of(
-        model, traced(best_of=4, ban_tokens=(STOP,), **PLAIN_RANK)
-    )
-    scores = [one.score for one in utterance.ranked]
-    assert utterance.finish_reason == "length"
-    assert utterance.codes().tolist() == hypotheses[scores.index(max(scores))].codes
 
 
 def test_a_penalty_lowers_the_rank_by_what_it_says(model: Valle) -> None:
@@ -202,50 +186,22 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Valle:
     return load_lm(make(folder, config=MODEL.model_copy(update={"codes": 2})))
 
 
-def everything(frames: int) -> Iterator[tuple[tuple[int, ...], bool]]:
-    """All codes of 0 and 1 that may come of a search, and whether the stop follows."""
-    for length in range(frames):
-        yield from ((codes, True) for codes in product((0, 1), repeat=length))
-    yield from ((codes, False) for codes in product((0, 1), repeat=frames))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("guidance", [{}, RESCALED])
-@pytest.mark.parametrize("power", [0.0, 0.7, 1.0, 2.0])
-@pytest.mark.parametrize("heat", [1.0, 3.0])
-def test_as_wide_as_everything_it_finds_the_best_of_everything(
-    tiny: Valle, power: float, heat: float, guidance: dict[str, float]
-) -> None:
-    for seed in range(5):
+def test_a_search_finds_what_the_textbook_finds_also_as_wide_as_everything(tiny: Valle) -> None:
+    for seed, width, power in product(range(3), (2, 3, 31), (0.0, 1.0, 2.0)):
         one = traced(
-            seed, max_frames=4, beam_width=31, beam_length_power=power, temperature=heat, **guidance
-        )
-        ranks = {}
-        for codes, stops in everything(4):
-            tokens = [*codes, *[2] * stops]
-            _, guided = logits_after(tiny, one, codes)
-            ranks[codes, stops] = (
-                float(logprobs_of(guided / heat, tokens).sum()) / len(tokens) ** power
-            )
-        best = max(ranks, key=lambda way: ranks[way])
-        found = alone(tiny, one)
-        assert (tuple(found.codes().tolist()), found.finish_reason in STOPPED) == best
-        assert max(one.score for one in found.ranked) == pytest.approx(ranks[best], abs=1e-4)
-
-
-def test_narrower_it_finds_what_the_textbook_finds(tiny: Valle) -> None:
-    for seed, width in product(range(6), (2, 3)):
-        one = traced(seed, max_frames=6, beam_width=width, **RESCALED)
+            seed, max_frames=4, beam_width=width, beam_length_power=power, temperature=3.0,
+            **RESCALED,
+        )  # fmt: skip
         beams: list[tuple[float, tuple[int, ...], bool]] = [(0.0, (), False)]
-        for _ in range(6):
+        for _ in range(4):
             wider = [beam for beam in beams if beam[2]]
             for score, codes, _ in (beam for beam in beams if not beam[2]):
                 _, guided = logits_after(tiny, one, codes)
-                for token, logprob in enumerate(guided[-1].log_softmax(-1).tolist()):
+                for token, logprob in enumerate((guided[-1] / 3.0).log_softmax(-1).tolist()):
                     ends = token == 2
                     wider.append((score + logprob, codes if ends else (*codes, token), ends))
             beams = sorted(wider, reverse=True)[:width]
-        ranks = [score / (len(codes) + ends) for score, codes, ends in beams]
+        ranks = [score / (len(codes) + ends) ** power for score, codes, ends in beams]
         score, codes, ends = beams[int(np.argmax(ranks))]
         found = alone(tiny, one)
         assert (tuple(found.codes().tolist()), found.finish_reason in STOPPED) == (codes, ends)
@@ -283,11 +239,6 @@ def test_what_is_kept_has_read_its_own_frames_and_no_others(
     assert utterance.trace is not None
     assert kept.score == pytest.approx(utterance.trace["score"].mean(), abs=1e-4)
     assert kept.score == max(one.score for one in utterance.ranked)
-
-
-def test_the_seed_changes_nothing(model: Valle) -> None:
-    several = [alone(model, traced(seed, beam_width=3)) for seed in (1, 6)]
-    assert torch.equal(several[0].codes(), several[1].codes())
 
 
 def test_it_ends_as_soon_as_nothing_can_overtake_and_nothing_is_final_before(
@@ -363,15 +314,6 @@ def assert_best(utterance: HypothesisGroup, hypotheses: list[Hypothesis]) -> Non
     assert utterance.hypotheses[0] is hypotheses[ranks.index(max(ranks))]
 
 
-def test_the_best_branch_is_not_always_the_first(model: Valle) -> None:
-    single = alone(model, branching(entropix=False, ban_tokens=(STOP,)))
-    several = alone(model, branching(ban_tokens=(STOP,)))
-    assert not torch.equal(single.codes(), several.codes())
-    assert several.trace is not None
-    assert single.trace is not None
-    assert several.trace["logprob"].mean() > single.trace["logprob"].mean()
-
-
 def test_only_what_all_ways_have_in_common_is_final(model: Valle) -> None:
     batch = runner(model)
     utterance = batch.admit(branching(ban_tokens=(STOP,)))
@@ -385,25 +327,3 @@ def test_only_what_all_ways_have_in_common_is_final(model: Valle) -> None:
     assert finals == [
         frame - frame % 7 if several else frame + 1 for frame, several in enumerate(apart)
     ]
-
-
-def test_what_is_final_is_never_drawn_otherwise(model: Valle) -> None:
-    batch = runner(model)
-    utterance = batch.admit(branching(ban_tokens=(STOP,), **GUIDED))
-    final: list[int] = []
-    while batch.running:
-        batch.step()
-        codes = utterance.codes(0, utterance.final).tolist()
-        assert codes[: len(final)] == final
-        final = codes
-    assert final == utterance.codes().tolist()
-
-
-def test_its_rows_are_held_from_the_beginning_and_free_at_the_end(model: Valle) -> None:
-    batch = runner(model, slots=6)
-    utterance = batch.admit(branching(**GUIDED))
-    for _ in range(6):
-        assert batch.free_rows == 0
-        batch.step()
-    batch.cancel(utterance)
-    assert (batch.free_rows, batch.running, batch.step()) == (6, (), ())

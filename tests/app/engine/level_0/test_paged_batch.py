@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
 
 from app.engine.level_0.hypothesis import Hypothesis
 from app.engine.level_0.input_batch import InputBatch
@@ -195,17 +194,6 @@ def test_a_join_launches_little(model) -> None:
         one._batch.add(group.hypotheses, group.inputs)
     counts = {name: count for name, count in watch.operators.items() if "view" not in name}
     assert sum(counts[name] for name in counts if "fill" in name or "copy" in name) <= 20
-
-
-def test_no_storage_is_replaced_by_joins_leaves_and_rewinds(model) -> None:
-    one = runner(model, as_it_is, SLOTS)
-    feed, pool = feed_of(one), pool_of(one)
-    owned = [*vars(feed).values(), *vars(feed.table).values(), *pool.keys, *pool.values]
-    kept = [tensor for tensor in owned if isinstance(tensor, Tensor)]
-    places = [tensor.data_ptr() for tensor in kept]
-    outcomes(one, range(2, 8), 3)
-    assert [tensor.data_ptr() for tensor in kept] == places
-    assert len(places) > 15
 
 
 def test_a_closed_runner_frees_its_memory_at_once(model) -> None:
