@@ -61,10 +61,10 @@ POSITIONS = 2400  # of a batch, padding included
 # hear the named voices alone, and these are most of what was said, at other sizes too.
 SHARES = {
     "speech": 0.14,
-    "kokoro": 0.22,
-    "mixtures": 0.14,
+    "kokoro": 0.2,
+    "mixtures": 0.12,
     "bent": 0.12,
-    "readers": 0.18,
+    "readers": 0.22,
     "perturbed": 0.2,
 }
 # The words hang on level 0: with the teacher's codes there, the further voices were understood but
