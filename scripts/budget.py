@@ -18,10 +18,10 @@ PRODUCT = ("app", "models", "samplers", "valle_serve")
 DOCUMENTED = (*PRODUCT, "cluster", "tools", "training", "benchmarks", "scripts", "examples")
 MOST_PARAMETERS = 6
 LIMITS = {
-    "lines": 40_250,
-    "code": 27_400,
+    "lines": 40_150,
+    "code": 27_350,
     "docstrings": 15.8,  # percent of the lines
-    "tests": 42_800,
+    "tests": 42_600,
     "names": 0,  # class names that are there twice
     "wide": 15,  # functions of more than `MOST_PARAMETERS`
     "folder": 17,  # files of the largest folder
