@@ -35,6 +35,7 @@ from tests.capture.tape import Tape
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("sorted_as_on_a_gpu")]
 
 POOL_BYTES = 8 << 20
+ALL_SIZES = Synthesizer._record_chunks  # before a service that is played has fewer
 TEXT = "One, two. [pause:0.3s] Four, five!"
 REQUESTS: list[dict[str, Any]] = [
     {},
@@ -173,9 +174,8 @@ def test_with_8_bits_a_request_has_the_codes_alone_that_it_has_among_others(
 
 
 def test_a_start_makes_at_most_50_recordings(toy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    right = Synthesizer._record_chunks
     on_a_gpu(monkeypatch, Counting)
-    monkeypatch.setattr(Synthesizer, "_record_chunks", right)
+    monkeypatch.setattr(Synthesizer, "_record_chunks", ALL_SIZES)
     backend = Synthesizer.load(ModelOptions(toy, "cpu", threads=1, max_text_chars=200))
     Counting.made = 0
     backend.prepare_sound()
