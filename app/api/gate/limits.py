@@ -35,9 +35,9 @@ PACE_BYTES_S: Final = 500_000
 LONGEST_PAUSE_S: Final = 1.0
 
 ID_HEADER: Final = "x-request-id"
+FIRST_ERROR: Final = 400  # the first status of errors
 
 _CLOSE: Final = {"Connection": "close"}  # the rest of the body is not read
-_FIRST_ERROR: Final = 400
 _SWITCHING_PROTOCOLS: Final = 101
 
 
@@ -142,7 +142,7 @@ class SentAnswer:
             self.started = True
             own = (ID_HEADER.encode(), self._state["id"].encode())
             message["headers"] = [*message.get("headers", ()), own]
-        if "body" in self._state and message.get("status", 0) >= _FIRST_ERROR:
+        if "body" in self._state and message.get("status", 0) >= FIRST_ERROR:
             await pace(self._state["body"].size_bytes)
         body = memoryview(message.get("body", b""))
         if len(body) > PIECE_BYTES:

@@ -33,7 +33,14 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from app.api.errors import CLIENT_CLOSED, error_response, speech_error_response
 from app.api.gate.admission import Admission, Keyring, address_of, client_of, sent_key
-from app.api.gate.limits import ID_HEADER, UPLOADS, LimitedBody, SentAnswer, head_refusal
+from app.api.gate.limits import (
+    FIRST_ERROR,
+    ID_HEADER,
+    UPLOADS,
+    LimitedBody,
+    SentAnswer,
+    head_refusal,
+)
 from app.api.schemas import error_responses
 from app.engine.errors import SpeechError
 from app.logs import REQUEST_ID
@@ -261,7 +268,6 @@ _POLLED: Final = PROBES | {_METRICS}
 """Polled routes: logged at level debug unless they fail."""
 
 _LONGEST_PATH: Final = 200
-_FIRST_ERROR: Final = 400
 _SERVER_ERROR: Final = 500
 _LARGE_BYTES: Final = 2**22
 """Answers from this size on leave memory that the C library keeps unless it is asked."""
@@ -387,7 +393,7 @@ class GateMiddleware:
         }
         route = getattr(scope.get("route"), "path", None)
         self._metrics.count(method, route, status, seconds)
-        quiet = route in _POLLED and status < _FIRST_ERROR
+        quiet = route in _POLLED and status < FIRST_ERROR
         known = "".join(f", {name} {value}" for name, value in who.items() if value)
         cut = "" if answer.whole else " and cut"
         log.log(
