@@ -35,12 +35,10 @@ COMMANDS: Final[Mapping[str, Command]] = {
     "speak": Command(
         "app.commands.speak", "Speak", "Speak a text to a file, a pipe or the speakers."
     ),
-    "batch": Command("app.commands.batch", "BatchCommand", "Speak the requests of a file."),
-    "bench": Command(
-        "app.commands.bench", "Bench", "Measure the speed of this machine or of a server."
-    ),
+    "batch": Command("tools.batch", "BatchCommand", "Speak the requests of a file."),
+    "bench": Command("tools.bench", "Bench", "Measure the speed of this machine or of a server."),
     "study": Command(
-        "app.commands.study", "Study", "Measure what knobs do, over values, sentences and seeds."
+        "tools.study.command", "Study", "Measure what knobs do, over values, sentences and seeds."
     ),
     "models": Command("app.commands.models", "Models", "Download checkpoints."),
     "voices": Command(

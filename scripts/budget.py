@@ -18,13 +18,13 @@ PRODUCT = ("app", "models", "samplers", "valle_serve")
 DOCUMENTED = (*PRODUCT, "cluster", "tools", "training", "benchmarks", "scripts", "examples")
 MOST_PARAMETERS = 6
 LIMITS = {
-    "lines": 40_150,
-    "code": 27_350,
-    "docstrings": 15.8,  # percent of the lines
+    "lines": 38_530,
+    "code": 26_230,
+    "docstrings": 15.7,  # percent of the lines
     "tests": 42_600,
     "names": 0,  # class names that are there twice
     "wide": 15,  # functions of more than `MOST_PARAMETERS`
-    "folder": 17,  # files of the largest folder
+    "folder": 14,  # files of the largest folder
 }
 _NO_CODE = (
     tokenize.COMMENT,

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-from app.commands.studies.grid import read_value
-from app.commands.studies.page import Curve, Table, as_svg, curves
 from samplers.knobs.params import SamplingParams
+from tools.study.grid import read_value
+from tools.study.page import Curve, Table, as_svg, curves
 
 _PAGE, _PLOTS = Path("docs/samplers.md"), Path("docs/plots/curves.svg")
 _MEASURES = ("seconds", "repeats", "entropy", "missing")

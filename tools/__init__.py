@@ -1,1 +1,4 @@
-"""Porting a model: what its files hold, how it was trained, its entropy. Nothing imports it."""
+"""What the service does not need: its clients `batch`, `bench` and `study`, and porting a model.
+
+No module of the service imports it.
+"""

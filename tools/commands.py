@@ -63,7 +63,7 @@ class Calibrate(BaseModel):
 
 def _sentences(path: Path | None) -> list[str]:
     """Return the sentences to speak."""
-    from app.commands.sentences import SENTENCES, read_sentences
+    from tools.sentences import SENTENCES, read_sentences
 
     try:
         return read_sentences(path or SENTENCES)

@@ -10,12 +10,12 @@ from dataclasses import asdict
 
 import torch
 
-from app.commands.listeners import receive
 from benchmarks.harness.http_client import open_client
 from benchmarks.harness.report import TableRow, Target
 from benchmarks.harness.served import served
 from benchmarks.harness.texts import texts
 from benchmarks.service.load import open_loop
+from tools.listeners import receive
 
 FIRST_MS = 25.0
 STREAMS = 100.0

@@ -32,9 +32,9 @@ from itertools import accumulate
 from statistics import fmean, median, quantiles
 from typing import Any, Literal
 
-from app.commands.listeners import ReceivedSpeech, receive
 from benchmarks.harness.http_client import open_client
 from benchmarks.harness.report import print_table
+from tools.listeners import ReceivedSpeech, receive
 
 Route = Literal["least", "two"]
 

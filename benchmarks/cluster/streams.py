@@ -30,11 +30,11 @@ from urllib.parse import urlsplit
 import httpx2
 
 from app.audio.rendering import pcm
-from app.commands.listeners import ReceivedSpeech, receive
 from benchmarks.cluster.card import FRAME_S, RATE_HZ, codes_of, sound_of
 from benchmarks.harness.http_client import open_client
 from benchmarks.harness.report import print_table
 from benchmarks.harness.websocket_client import receive_live
+from tools.listeners import ReceivedSpeech, receive
 
 _LIVE_EVERY = 4
 TEXT = "The clocks of the old tower went on as if nobody had ever asked them for the time"

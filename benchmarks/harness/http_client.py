@@ -1,8 +1,8 @@
-"""Clients for any number of the listeners of `app.commands.listeners`."""
+"""Clients for any number of the listeners of `tools.listeners`."""
 
 import httpx2
 
-from app.commands.listeners import ReceivedSpeech
+from tools.listeners import ReceivedSpeech
 
 TIMEOUT_S = 120.0
 

@@ -5,11 +5,11 @@ from pathlib import Path
 
 _ROOT = Path(__file__).resolve().parents[2]
 HARVARD = _ROOT.parent / "shared" / "data" / "harvard_dev.txt"
-OWN = _ROOT / "app" / "commands" / "sentences.txt"
+OWN = _ROOT / "tools" / "sentences.txt"
 
 
 def sentences() -> list[str]:
-    """Return the Harvard sentences if available, else those of `app`."""
+    """Return the Harvard sentences if available, else those of `tools`."""
     lines = (HARVARD if HARVARD.is_file() else OWN).read_text("utf-8").splitlines()
     return [line for line in lines if line and not line.startswith("#")]
 

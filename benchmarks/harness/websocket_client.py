@@ -10,7 +10,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketExce
 from websockets.typing import Subprotocol
 
 from app.api.live.valle import PROTOCOL
-from app.commands.listeners import ReceivedSpeech
+from tools.listeners import ReceivedSpeech
 
 
 async def receive_live(url: str, text: str, **fields: Any) -> ReceivedSpeech:

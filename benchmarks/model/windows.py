@@ -22,7 +22,6 @@ import torch
 from torch import Tensor
 from tqdm import tqdm
 
-from app.commands.sentences import SENTENCES, read_sentences
 from app.engine.level_0.job import longest
 from app.engine.level_0.runner import ArRunner
 from app.engine.sound.chunks import Windows
@@ -36,6 +35,7 @@ from models.valle import Valle
 from models.voices.voice import BuiltinVoices, PromptCodes
 from samplers.knobs.params import SamplingParams
 from samplers.knobs.resolve import resolve
+from tools.sentences import SENTENCES, read_sentences
 
 SHAPES = (
     (15, 75, 0),

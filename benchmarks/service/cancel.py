@@ -22,13 +22,13 @@ import httpx2
 import numpy as np
 from tqdm import tqdm
 
-from app.commands.listeners import ReceivedSpeech, receive
 from benchmarks.harness.http_client import open_client
 from benchmarks.harness.report import Target, conclude, machine
 from benchmarks.harness.served import argument_parser, served
 from benchmarks.harness.texts import texts
 from benchmarks.harness.vitals import Vitals, ask_vitals, settled_vitals
 from benchmarks.harness.websocket_client import receive_live
+from tools.listeners import ReceivedSpeech, receive
 
 FREE_WITHIN_S = 0.1
 GROWTH_BYTES = 20_000  # a request

@@ -18,12 +18,12 @@ from typing import Any
 import httpx2
 from tqdm import tqdm
 
-from app.commands.listeners import ReceivedSpeech, receive
 from benchmarks.harness.http_client import codes_sha256, open_client
 from benchmarks.harness.report import Target, conclude, machine
 from benchmarks.harness.served import argument_parser, served_or
 from benchmarks.harness.texts import texts
 from benchmarks.harness.websocket_client import receive_live
+from tools.listeners import ReceivedSpeech, receive
 
 OTHERS = 7
 PRESETS = ("auto", "default", "greedy", "stable", "expressive")

@@ -22,7 +22,6 @@ from typing import Any
 
 import httpx2
 
-from app.commands.listeners import ReceivedSpeech, receive
 from app.settings import Settings
 from benchmarks.harness.http_client import open_client
 from benchmarks.harness.injection import FAULTS, Fault, injected
@@ -32,6 +31,7 @@ from benchmarks.harness.served import argument_parser, served_here
 from benchmarks.harness.stalled_client import StalledClient
 from benchmarks.harness.texts import texts
 from benchmarks.harness.vitals import settled_vitals
+from tools.listeners import ReceivedSpeech, receive
 
 CLIENTS = 3
 CROWD = 64

@@ -24,11 +24,11 @@ from typing import Any
 import httpx2
 import numpy as np
 
-from app.commands.listeners import BYTES_A_SAMPLE, GAP_S, ReceivedSpeech, gaps, receive
 from benchmarks.harness.http_client import open_client
 from benchmarks.harness.report import Target, conclude, machine
 from benchmarks.harness.served import argument_parser, served_or
 from benchmarks.harness.texts import texts
+from tools.listeners import BYTES_A_SAMPLE, GAP_S, ReceivedSpeech, gaps, receive
 
 FIRST_AUDIO_S = 0.6  # target of the p95
 WARM_UP = 4

@@ -22,12 +22,12 @@ from typing import Any
 
 import httpx2
 
-from app.commands.listeners import GAP_S, receive
 from benchmarks.harness.http_client import open_client
 from benchmarks.harness.report import Target, conclude, machine
 from benchmarks.harness.served import argument_parser, served
 from benchmarks.harness.texts import texts
 from benchmarks.service.load import arriving, percentiles, timeline
+from tools.listeners import GAP_S, receive
 
 _PERIOD_US = 100_000
 _LEAVING_TRIES = 100

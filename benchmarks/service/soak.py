@@ -23,7 +23,6 @@ import httpx2
 import numpy as np
 from tqdm import tqdm
 
-from app.commands.listeners import ReceivedSpeech, receive
 from benchmarks.harness.http_client import open_client
 from benchmarks.harness.report import Target, conclude, machine
 from benchmarks.harness.served import argument_parser, served
@@ -32,6 +31,7 @@ from benchmarks.harness.vitals import Vitals, ask_vitals, settled_vitals
 from benchmarks.harness.websocket_client import receive_live
 from benchmarks.service.cancel import leave
 from benchmarks.service.load import percentiles
+from tools.listeners import ReceivedSpeech, receive
 
 FORMATS = ("mp3", "opus", "aac", "flac", "wav", "pcm")
 READ_EVERY_S = 10.0

@@ -23,11 +23,11 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.typing import Subprotocol
 
 from app.api.live.valle import PROTOCOL
-from app.commands.listeners import ReceivedSpeech
 from benchmarks.harness.report import conclude, machine
 from benchmarks.harness.served import argument_parser, served_or
 from benchmarks.harness.texts import texts
 from benchmarks.service.load import percentiles
+from tools.listeners import ReceivedSpeech
 
 RATES: Final = (20, 40, 80)
 RATE_HZ: Final = 24_000

@@ -23,12 +23,12 @@ from typing import Any, NamedTuple
 
 import httpx2
 
-from app.commands.listeners import receive
 from benchmarks.harness.http_client import codes_sha256, open_client
 from benchmarks.harness.report import Target, conclude, machine
 from benchmarks.harness.served import wait_until_ready
 from benchmarks.harness.texts import texts
 from benchmarks.harness.websocket_client import receive_live
+from tools.listeners import receive
 
 MANNERS = ("whole", "streamed", "websocket")
 PRESETS = ("auto", "default", "greedy", "stable", "expressive", "hf", "llama_cpp", "vall_e")

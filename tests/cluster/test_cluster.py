@@ -16,11 +16,11 @@ import psutil
 import pytest
 
 from app.audio.rendering import pcm
-from app.commands.listeners import ReceivedSpeech, receive
 from benchmarks.cluster.card import codes_of, sound_of
 from benchmarks.cluster.streams import TEXT, Outcomes, run_clients
 from benchmarks.harness.http_client import open_client
 from tests.conftest import ROOT
+from tools.listeners import ReceivedSpeech, receive
 
 pytest.importorskip("ray", reason="needs the package ray")
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from app.cli import main
-from app.commands.sentences import SENTENCES, read_sentences
 from app.engine.backend.synthesizer import Synthesizer
 from app.engine.job import SpeechJob
 from app.main import load_synthesizer
@@ -19,6 +18,7 @@ from samplers.knobs.params import SamplingParams
 from samplers.knobs.presets import PRESETS
 from samplers.knobs.resolve import resolve
 from tools.calibration import PERCENTILES, THRESHOLDS, CalibrationTask
+from tools.sentences import SENTENCES, read_sentences
 
 TEXTS = ["Hello.", "Good bye."]
 

@@ -34,12 +34,12 @@ import soundfile
 import torch
 from numpy.typing import NDArray
 
-from app.commands.studies.bootstrap import Estimate, Sums, estimate_ratio, estimate_share
 from app.settings import BUILTIN_MODEL
 from models.checkpoints import load_codec, load_lm
 from models.text import encode_phonemes, phonemize
 from models.voices.recording import Recording, read_recording
 from models.voices.voice import BuiltinVoices, PromptCodes
+from tools.study.bootstrap import Estimate, Sums, estimate_ratio, estimate_share
 from training.cache import cache_folder
 from training.judging.evaluate import parse_knobs
 from training.judging.judges import (

@@ -6,7 +6,7 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from app.commands.studies.bootstrap import (
+from tools.study.bootstrap import (
     Estimate,
     Sums,
     estimate_difference,

@@ -4,7 +4,7 @@ import pytest
 
 
 @pytest.fixture(autouse=True)
-def _toy_in_process(monkeypatch: pytest.MonkeyPatch, toy: Path) -> None:
+def toy_in_process(monkeypatch: pytest.MonkeyPatch, toy: Path) -> None:
     """Let every command load the toy model where it loads any."""
     monkeypatch.setenv("TTS_MODEL", str(toy))
     monkeypatch.setenv("TTS_DEVICE", "cpu")

@@ -7,12 +7,12 @@ from time import monotonic
 import pytest
 
 from app.audio.rendering import pcm
-from app.commands.listeners import ReceivedSpeech
 from app.settings import Settings
 from benchmarks.cluster.card import codes_of, fast_app, sound_of
 from benchmarks.cluster.simulate import Load, measure
 from benchmarks.cluster.streams import Outcomes, overhead, whole_again
 from tests.app.tools.serving import served
+from tools.listeners import ReceivedSpeech
 
 pytestmark = pytest.mark.anyio
 TEXT = "Hello there."

@@ -6,9 +6,9 @@ import httpx2
 import numpy as np
 import pytest
 
-from app.commands.listeners import ReceivedSpeech, gaps, receive, underrun_s
 from benchmarks.harness.http_client import codes_sha256, open_client
 from benchmarks.harness.websocket_client import receive_live
+from tools.listeners import ReceivedSpeech, gaps, receive, underrun_s
 
 SECOND = 48_000  # bytes
 

@@ -3,9 +3,9 @@
 import httpx2
 import pytest
 
-from app.commands.listeners import ReceivedSpeech
 from benchmarks.harness.http_client import open_client
 from benchmarks.service import load
+from tools.listeners import ReceivedSpeech
 
 TONE = b"\xff\x7f" * 24_000  # one second
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from math import ceil, inf
 
 from app.commands.errors import CommandError
-from app.commands.studies.grid import Setting, StudyTake
-from app.commands.studies.page import Table, difference, interval
+from tools.study.grid import Setting, StudyTake
+from tools.study.page import Table, difference, interval
 
 _FEWEST = 4
 

@@ -18,10 +18,10 @@ from pydantic_settings import CliPositionalArg, NoDecode
 from app.commands.client import ServerOptions
 from app.commands.errors import CommandError
 from app.commands.output import write_file
-from app.commands.sentences import SENTENCES, read_sentences
-from app.commands.studies import grid, page, race, speaking
 from app.storage.preset_files import OF_REQUESTS
 from samplers.knobs.presets import AUTO
+from tools.sentences import SENTENCES, read_sentences
+from tools.study import grid, page, race, speaking
 
 Words = Annotated[list[str], NoDecode, BeforeValidator(grid.words_of)]
 """What the command line has joined by commas, of which some belong to the values."""

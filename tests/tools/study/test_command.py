@@ -13,10 +13,10 @@ import httpx2
 import pytest
 
 from app.cli import main
-from app.commands.studies.grid import read_varied, settings_of
-from app.commands.studies.page import Heading, as_page, as_svg, curves
-from app.commands.studies.race import Goal
 from app.storage.preset_files import read_presets
+from tools.study.grid import read_varied, settings_of
+from tools.study.page import Heading, as_page, as_svg, curves
+from tools.study.race import Goal
 
 SHORT = ("--fixed", "nar_levels=0", "--count", "2", "--at-once", "2")
 

@@ -9,7 +9,7 @@ import httpx2
 import pytest
 
 from app.cli import main
-from app.commands.listeners import ReceivedSpeech, figures, run_load
+from tools.listeners import ReceivedSpeech, figures, run_load
 
 
 def test_figures_are_those_of_the_listeners_that_heard_something() -> None:

@@ -9,11 +9,11 @@ import httpx2
 import pytest
 
 from app.cli import main
-from app.commands.batch import Line, Output, read_lines
 from app.commands.errors import CommandError
 from app.settings import Settings
 from benchmarks.cluster.card import fast_app
 from tests.app.tools.serving import served
+from tools.batch import Line, Output, read_lines
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,7 @@ from app.commands.output import check_folder, write_file
 from app.version import VERSION
 
 if TYPE_CHECKING:
-    from app.commands.listeners import LoadResult
+    from tools.listeners import LoadResult
 
 
 class Bench(ServerOptions):
@@ -58,8 +58,8 @@ class Bench(ServerOptions):
 
     async def _measure(self) -> "tuple[dict[str, Any], list[LoadResult]]":
         """Return a description of what was measured, and the figures of each load."""
-        from app.commands.listeners import receive, run_load
-        from app.commands.sentences import SENTENCES, read_sentences
+        from tools.listeners import receive, run_load
+        from tools.sentences import SENTENCES, read_sentences
 
         loads = []
         settings: dict[str, Any] = {"max_queue": max(self.at_once)}  # none is refused

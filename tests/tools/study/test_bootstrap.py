@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from app.commands.studies.bootstrap import estimate_difference, estimate_ratio, estimate_share
+from tools.study.bootstrap import estimate_difference, estimate_ratio, estimate_share
 
 
 def test_an_interval_brackets_the_truth_about_95_times_in_100() -> None:

@@ -8,8 +8,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from app.commands.studies.bootstrap import Estimate, estimate_difference, estimate_ratio
-from app.commands.studies.measures import TITLES
+from tools.study.bootstrap import Estimate, estimate_difference, estimate_ratio
+from tools.study.measures import TITLES
 
 Table = Sequence[Mapping[str, Any]]
 

@@ -13,9 +13,9 @@ import numpy as np
 from app.audio.rendering import encode_file, wav_header
 from app.commands.client import post_when_free
 from app.commands.errors import CommandError, CommandFailed
-from app.commands.studies.grid import StudyTake
-from app.commands.studies.measures import measure
 from samplers.knobs.presets import AUTO
+from tools.study.grid import StudyTake
+from tools.study.measures import measure
 
 Row = dict[str, Any]
 """Of a take: `key`, `model`, `codes`, `finish`, and `measures` by their names."""
