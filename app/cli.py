@@ -55,14 +55,10 @@ COMMANDS: Final[Mapping[str, Command]] = {
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command.
+    """Run one command, by default of the process's arguments, and return the exit status.
 
-    Args:
-        arguments: None takes those of the process.
-
-    Returns:
-        The exit status: 0 on success, 1 on failure, 2 for invalid arguments, 130 after Ctrl-C, 143
-            after SIGTERM, 141 if the reader of stdout has closed it.
+    That is 0 on success, 1 on failure, 2 for invalid arguments, 130 after Ctrl-C, 143 after
+    SIGTERM, 141 if the reader of stdout has closed it.
     """
     try:
         try:

@@ -184,13 +184,7 @@ class BoundedConnection(H11Protocol):
 def connection_class(
     header_timeout_s: float, stall_timeout_s: float, connections: OpenConnections
 ) -> type[BoundedConnection]:
-    """Return a subclass of `BoundedConnection` for a server; the class attributes hold its limits.
-
-    Args:
-        header_timeout_s: Seconds a client may take to send a request head.
-        stall_timeout_s: Seconds a client may leave bytes unread.
-        connections: Those of all protocols.
-    """
+    """Return a subclass of `BoundedConnection` for a server, with its limits as attributes."""
     bounds = {
         "header_timeout_s": header_timeout_s,
         "stall_timeout_s": stall_timeout_s,

@@ -15,14 +15,7 @@ _LOADING = frozenset({"new", "loading", "warming"})
 
 
 def freeze_when_ready(engine: SpeechEngine) -> threading.Thread:
-    """Call `gc.freeze` in a background thread once an engine is ready.
-
-    Args:
-        engine: An engine that has been or will be started.
-
-    Returns:
-        The thread. It ends then, or when the engine fails to become ready.
-    """
+    """Call `gc.freeze` in a thread, which is returned, once an engine is ready or has failed."""
 
     def wait() -> None:
         while engine.status.state in _LOADING:

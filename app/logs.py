@@ -28,12 +28,7 @@ ExcInfo = tuple[type[BaseException], BaseException, TracebackType | None] | tupl
 
 
 def configure(level: str, form: LogFormat) -> None:
-    """Send the log of the whole process, uvicorn's included, to stderr.
-
-    Args:
-        level: Least severity that is written.
-        form: Format of a line.
-    """
+    """Send the log of the whole process, uvicorn's included, from a level on to stderr."""
     logging.basicConfig(level=level.upper(), handlers=[handler(form, sys.stderr)])
     for name in _LOG_HEADERS:
         # At level debug they log all headers, API keys included.

@@ -56,14 +56,11 @@ _HELD_RATE_HZ = 24_000  # of the samples that bound the memory of whole speeches
 def model_options(
     settings: Settings, presets: Presets | None = None, *, processes: bool = False
 ) -> ModelOptions:
-    """Return the options of the model that the settings name.
+    """Return the options of the model that the settings name, with their presets or those given.
 
-    Args:
-        settings: Which model, and how it runs.
-        presets: Those that a request may name; None reads those of the settings.
-        processes: Whether texts are read and sound is made in processes of their own, as far as
-            settings and device allow it; `Synthesizer.prepare_sound` is then to be called before
-            the first job.
+    With ``processes`` texts are read and sound is made in processes of their own, as far as
+    settings and device allow it; `Synthesizer.prepare_sound` is then to be called before the first
+    job.
     """
     return ModelOptions(
         model=settings.model,
@@ -109,12 +106,7 @@ def voice_store(settings: Settings) -> VoiceStore:
 def engine_arguments(
     settings: Settings, started: ModelWorkers = NOT_STARTED
 ) -> tuple[Callable[[], Synthesizer], EngineOptions]:
-    """Return what an engine is made of: what loads the settings' model, and its options.
-
-    Args:
-        settings: Which model, and how it runs.
-        started: Its processes, as far as they were started before.
-    """
+    """Return what an engine is made of: what loads the settings' model, and its options."""
     model = model_options(settings, processes=True)
     options = EngineOptions(
         settings.max_queue,
@@ -133,12 +125,7 @@ def create_engine(settings: Settings, started: ModelWorkers = NOT_STARTED) -> Sp
 
 
 def create_app(settings: Settings | None = None, engine: SpeechEngine | None = None) -> FastAPI:
-    """Return the application; its engine starts and stops with it.
-
-    Args:
-        settings: None reads the environment.
-        engine: None creates one from the settings.
-    """
+    """Return the application, by default of the environment's settings; it starts its engine."""
     settings = settings or Settings()
     engine = engine or create_engine(settings)
 

@@ -38,16 +38,7 @@ _EXIT_STUCK = 1
 
 
 def serve(app: FastAPI, settings: Settings, began_s: float | None = None) -> bool:
-    """Serve an application until a signal or an unrecoverable failure of the engine.
-
-    Args:
-        app: As `create_app` returns it.
-        settings: Address, limits and drain timeout.
-        began_s: Monotonic time of the start; None: now.
-
-    Returns:
-        False if the engine failed, in which case the log says why.
-    """
+    """Serve an application until a signal, or a failure of the engine: then return False."""
     if not settings.is_local and not settings.asks_for_keys:
         log.warning(
             "no API key is required of anyone who can reach %s: set TTS_API_KEYS_FILE",
@@ -115,13 +106,8 @@ def server_config(app: FastAPI, settings: Settings) -> uvicorn.Config:
 class DrainingServer(uvicorn.Server):
     """A uvicorn server that waits for running work before it shuts down.
 
-    Args:
-        why_stuck: Returns why the process must be restarted; None while it need not be.
-        when_ready: Whether the address is to be logged, as requests are accepted.
-        began_s: Monotonic time of the start.
-
-    Attributes:
-        failed: Whether it stopped because the engine failed.
+    ``why_stuck`` returns why the process must be restarted, ``when_ready`` whether the address is
+    to be logged, as requests are accepted; ``began_s`` is the monotonic time of the start.
     """
 
     def __init__(
@@ -136,7 +122,7 @@ class DrainingServer(uvicorn.Server):
         super().__init__(config)
         self._when_ready, self._began_s, self._announced = when_ready, began_s, False
         self._drain, self._why_stuck, self._port_file = drain, why_stuck, port_file
-        self.failed = False
+        self.failed = False  # whether it stopped because the engine failed
         self._loop: asyncio.AbstractEventLoop | None = None
         self._draining: asyncio.Task[None] | None = None
         self._signalled = False

@@ -323,8 +323,7 @@ class Settings(BaseSettings):
     def names(self) -> dict[str, str]:
         """Further names -> a voice or `MODEL_NAME`, in lower case: Kokoro's and the operator's.
 
-        Raises:
-            ValueError: It is malformed.
+        Raises ValueError if they are malformed.
         """
         names: dict[str, str] = {}
         for pair in filter(None, map(str.strip, self.aliases.split(","))):

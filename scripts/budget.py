@@ -18,9 +18,9 @@ PRODUCT = ("app", "models", "samplers", "valle_serve")
 DOCUMENTED = (*PRODUCT, "cluster", "tools", "training", "benchmarks", "scripts", "examples")
 MOST_PARAMETERS = 6
 LIMITS = {
-    "lines": 38_530,
+    "lines": 38_020,
     "code": 26_230,
-    "docstrings": 15.7,  # percent of the lines
+    "docstrings": 14.6,  # percent of the lines
     "tests": 42_600,
     "names": 0,  # class names that are there twice
     "wide": 15,  # functions of more than `MOST_PARAMETERS`

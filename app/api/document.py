@@ -21,11 +21,7 @@ _BOUNDS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multip
 
 
 def operation_id(route: APIRoute) -> str:
-    """Return the operation id of a route: the name of its function, which is unique and stable.
-
-    FastAPI's own ids would include path and method. `tests/app/api/test_document.py` holds the
-    names.
-    """
+    """Return the name of a route's function: a stable operation id, without path and method."""
     return route.name
 
 

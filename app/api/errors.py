@@ -116,14 +116,7 @@ def error_response(
 def error_detail(
     status: int, message: str, *, param: str | None = None, code: str | None = None
 ) -> ErrorDetail:
-    """Return the content of an error body.
-
-    Args:
-        status: HTTP status, sent or not; below 500 the error is the client's.
-        message: For people; shortened if too long.
-        param: The field at fault.
-        code: For programs.
-    """
+    """Return the content of an error body, shortened; ``param`` is the field at fault."""
     kind: Literal["invalid_request_error", "server_error"] = (
         "invalid_request_error" if status < 500 else "server_error"
     )
@@ -163,8 +156,7 @@ def validation_error_detail(problems: Sequence[Mapping[str, Any]]) -> ErrorDetai
 def problems_of(error: ValidationError) -> list[dict[str, Any]]:
     """Return pydantic's problems without the values that were sent, which may be large.
 
-    Raises:
-        InvalidRequest: There are too many to list, which would block the event loop.
+    Raises InvalidRequest if they are too many to list, which would block the event loop.
     """
     if (count := error.error_count()) > _MOST_PROBLEMS:
         raise InvalidRequest(f"{count} values are invalid, too many to list")

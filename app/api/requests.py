@@ -51,17 +51,11 @@ _TO_CLEAN: Final = re.compile(rf"null|{'|'.join(sorted(IGNORED_FIELDS))}")
 def cleaned(
     raw: bytes | str, kinds: Mapping[str, type[BaseModel]] | type[BaseModel]
 ) -> tuple[bytes | str, list[str]]:
-    """Return JSON without the fields that are null and have a default, nor `IGNORED_FIELDS`.
+    """Return JSON without fields that are null and have a default, and the `IGNORED_FIELDS` it had.
 
-    This is not a validator of the model: a "before" validator would turn JSON into Python objects,
-    and pydantic's strict mode takes a JSON list for a tuple but not a Python list.
-
-    Args:
-        raw: The body; returned unchanged if it is not JSON.
-        kinds: The model it will be validated as, or models by the value of `type`.
-
-    Returns:
-        The JSON, and the names of the ignored fields.
+    ``kinds`` is its model, or models by the value of `type`. This is not a validator of the model:
+    a "before" validator would turn JSON into Python objects, and pydantic's strict mode takes a
+    JSON list for a tuple but not a Python list.
     """
     text = raw if isinstance(raw, str) else raw.decode(errors="replace")
     if not _TO_CLEAN.search(text):
@@ -127,15 +121,10 @@ def model_names(settings: Settings) -> list[str]:
 
 
 def check_model(wanted: str | None, loaded: str, names: Collection[str] = ()) -> None:
-    """Check that a name means the loaded model, in any case; None does.
+    """Raise UnknownModel unless a name means the loaded model, in any case; None does.
 
-    OpenAI's names may carry a date, as in `gpt-4o-mini-tts-2025-12-15`.
-
-    Args:
-        names: Further names of the loaded model, in lower case: `model_names`.
-
-    Raises:
-        UnknownModel: It is another model.
+    OpenAI's names may carry a date, as in `gpt-4o-mini-tts-2025-12-15`; ``names`` are those of
+    `model_names`.
     """
     if wanted is None or wanted.lower() in {loaded.lower(), *names} or _DATED.fullmatch(wanted):
         return
@@ -157,10 +146,8 @@ def model_items(loaded: str, names: Collection[str] = ()) -> list[ModelItem]:
 def ignored_fields(wanted: SpeechOptions, settings: Settings, job_id: str) -> list[str]:
     """Return the names of the fields of a request that do nothing; they are logged.
 
-    Only `instructions`, which OpenAI's clients send and no model takes.
-
-    Raises:
-        InvalidRequest: The operator has such requests refused.
+    That is `instructions`, which no model takes. Raises InvalidRequest if the operator has such
+    requests refused.
     """
     if not (wanted.instructions and wanted.instructions.strip()):
         return []
@@ -176,8 +163,7 @@ def ignored_fields(wanted: SpeechOptions, settings: Settings, job_id: str) -> li
 def dictionaries_of(locators: Sequence[Any]) -> tuple[str, ...]:
     """Return the names of the pronunciation dictionaries that ElevenLabs' locators mean.
 
-    Raises:
-        InvalidRequest: One has no id.
+    Raises InvalidRequest if one has no id.
     """
     names = [one.get(_LOCATOR) if isinstance(one, Mapping) else None for one in locators]
     if not all(isinstance(name, str) for name in names):
@@ -191,11 +177,7 @@ def dictionaries_of(locators: Sequence[Any]) -> tuple[str, ...]:
 def output_of(job: SpeechJob, form: AudioFormat) -> OutputOptions:
     """Return the requested speed, loudness and sample rate, in a container.
 
-    Args:
-        job: Its `params` are the request's body.
-
-    Raises:
-        InvalidRequest: The container does not have that sample rate.
+    Raises InvalidRequest if the container does not have that sample rate.
     """
     asked = job.params
     if not isinstance(asked, SpeechOptions):

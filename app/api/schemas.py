@@ -175,11 +175,7 @@ class SpeechOptions(SamplingParams):
     ) -> SpeechJob:
         """Return the engine's job for a text; its knobs are this very object.
 
-        Args:
-            job_id: Unique among all jobs.
-            owner: Owner of the API key; empty without keys.
-            client: The client whose share of the service the job counts towards.
-            played: Whether the audio is played while it is made.
+        It counts towards the ``client``'s share; ``played`` audio is played while it is made.
         """
         return SpeechJob(
             id=job_id,
@@ -294,12 +290,9 @@ _HEARD: Final[Mapping[str, TypeAdapter[Any]]] = {
 
 
 def message(kind: str, speed: float = 1.0, **fields: Any) -> bytes:
-    """Return an event of a stream or a message of a session as JSON.
+    """Return an event of a stream or a message of a session as JSON, its fields in order.
 
-    Args:
-        kind: Its `type`.
-        speed: Of the playback: `words` and `utterances` are written with the times at it.
-        fields: The others, in order.
+    `words` and `utterances` are written with the times at the playback's ``speed``.
     """
     for name in _HEARD.keys() & fields.keys():
         heard = [one.at_speed(speed) for one in fields[name]]

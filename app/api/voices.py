@@ -101,18 +101,11 @@ def form_schema() -> dict[str, Any]:
 async def read_voice_form(
     request: Request, max_bytes: int, kind: type[B], file_fields: Sequence[str] = FILE_FIELDS
 ) -> tuple[B, bytes]:
-    """Return the text fields and the audio of an upload.
+    """Return the text fields of a kind and the audio of an upload, read into memory.
 
-    Args:
-        request: Its body is read into memory.
-        max_bytes: Limit that `app.api.gate.limits` has enforced; nothing is spooled to disk.
-        kind: The text fields.
-        file_fields: Names that the audio may have.
-
-    Raises:
-        HTTPException: The body is not a form.
-        RequestValidationError: A field is invalid.
-        InvalidRequest: A field is unknown, repeated or of the wrong kind.
+    `app.api.gate.limits` has enforced ``max_bytes``; nothing is spooled to disk. Raises
+    HTTPException if the body is not a form, RequestValidationError if a field is invalid,
+    InvalidRequest if one is unknown, repeated or of the wrong kind.
     """
     if media_type(request.headers) != "multipart/form-data":
         raise HTTPException(415, "send a form, with the header content-type: multipart/form-data")
@@ -192,13 +185,7 @@ class VoiceDetail(VoiceSummary):
 
     @classmethod
     def of(cls, voice: Voice, owner: str, prompt_s: float) -> "VoiceDetail":
-        """Describe a voice.
-
-        Args:
-            voice: A voice that the caller may use.
-            owner: The caller.
-            prompt_s: Longest prompt of the loaded model in seconds.
-        """
+        """Describe a voice that its caller may use; prompts have at most ``prompt_s`` seconds."""
         return cls(
             **_summary(voice, owner),
             warnings=list(voice.warnings),

@@ -257,11 +257,8 @@ class _WholeLeveller:
 class Delivery:
     """Applies speed, loudness and sample rate incrementally; by default samples are unchanged.
 
-    Not thread-safe. Takes milliseconds, so do not call it on the event loop.
-
-    Args:
-        likely_lufs: Expected loudness of a stream, if it is known.
-        whole: Whether the loudness is measured over all of the speech, which `close` then yields.
+    Not thread-safe. Takes milliseconds, so do not call it on the event loop. The loudness of a
+    ``whole`` speech is measured over all of it, which `close` then yields.
     """
 
     def __init__(

@@ -44,11 +44,7 @@ class ServerOptions(BaseModel):
     key: SecretStr | None = Field(None, description="API key of the server, if it requires one.")
 
     def check_server(self, model: str | None = None) -> None:
-        """Check that no flag is for the other of server and process; ``model`` is for the process.
-
-        Raises:
-            CommandError: One is.
-        """
+        """Raise CommandError if a flag, or a model, is for the other of server and process."""
         if self.url is None and self.key is not None:
             raise CommandError("key: only a server takes a key; leave it out or add --url")
         if self.url is not None and model is not None:
@@ -56,14 +52,9 @@ class ServerOptions(BaseModel):
 
     @asynccontextmanager
     async def open_client(self, **settings: Any) -> AsyncIterator[httpx2.AsyncClient]:
-        """Enter a client of the server, or of the service in this process.
+        """Enter a client of the server, or of the service in this process with changed settings.
 
-        Args:
-            settings: Those of the service in this process that differ from the environment's.
-
-        Raises:
-            CommandError: The server does not answer.
-            CommandFailed: The connection broke.
+        Raises CommandError if the server does not answer, CommandFailed if the connection broke.
         """
         url, key = self.url, self.key
         if url is None:
@@ -92,12 +83,9 @@ async def open_service(
     engine: "Callable[[Settings], SpeechEngine] | None" = None,
     **settings: Any,
 ) -> "AsyncIterator[tuple[httpx2.AsyncClient, FastAPI]]":
-    """Run the service in this process; yield a client of it, and its application.
+    """Run the service in this process, with changed settings; yield a client and the application.
 
-    Args:
-        show: Called with what the service does until it is ready, then with an empty string.
-        engine: Makes the engine of its settings; None: as for a server.
-        settings: Those that differ from the environment's.
+    ``show`` is called with what the service does until it is ready, then with an empty string.
     """
     loading = asyncio.create_task(asyncio.to_thread(_create_app, engine, settings))
     while not loading.done():
@@ -213,11 +201,7 @@ class _ApplicationBody(httpx2.AsyncByteStream):
         self._messages = messages
 
     async def message(self) -> Any:
-        """Return the next message.
-
-        Raises:
-            httpx2.RemoteProtocolError: There is none: the response broke off.
-        """
+        """Return the next message; raises RemoteProtocolError if the response broke off."""
         taking = asyncio.ensure_future(self._messages.get())
         try:
             await asyncio.wait({taking, self._running}, return_when=asyncio.FIRST_COMPLETED)

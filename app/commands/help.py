@@ -23,12 +23,8 @@ _REQUEST_GROUP: Final = "request"  # seed and preset, which belong into the shor
 def asked_help(name: str, command: Any, arguments: Sequence[str]) -> str | None:
     """Return the help text that the arguments of a command ask for, or None: argparse has it.
 
-    ``speak --help-knobs`` describes every sampling knob, or those of the groups named after it.
-
-    Args:
-        name: Of the command.
-        command: Its class; `shown` of it names the fields to show, those of most use first.
-        arguments: What follows the command's name.
+    `shown` of its class names the fields to show, those of most use first. ``speak --help-knobs``
+    describes every sampling knob, or those of the groups named after it.
     """
     if name == "speak" and KNOBS in arguments:
         return _knobs_help(command, arguments[arguments.index(KNOBS) + 1 :])
@@ -45,12 +41,7 @@ def asked_help(name: str, command: Any, arguments: Sequence[str]) -> str | None:
 
 
 def did_you_mean(message: str, command: Any) -> str:
-    """Return argparse's message of unknown flags with the flags that may be meant.
-
-    Args:
-        message: Of the error.
-        command: The class of the command.
-    """
+    """Return argparse's message of unknown flags with the flags that may be meant."""
     known = _flags(command)
     near = [
         match[0]

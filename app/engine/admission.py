@@ -298,11 +298,7 @@ def stretched(length: float, speed: float) -> float:
 def check_audio_s(
     sound_s: float, silence_s: float, speed: float, most_s: float, *, param: str = "input"
 ) -> None:
-    """Do nothing if audio is not longer than allowed: of a text, or of codes that are played again.
-
-    Raises:
-        InvalidRequest: It is longer.
-    """
+    """Raise InvalidRequest if the audio of a text, or of codes played again, is too long."""
     lasts_s = stretched(sound_s + silence_s, speed)
     if lasts_s > most_s:
         raise InvalidRequest(

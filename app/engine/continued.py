@@ -124,8 +124,7 @@ class GrowingSpeech(AsyncIterator[AudioChunk]):
     async def append(self, text: str) -> None:
         """Add to the text, 512 characters between two turns of the event loop.
 
-        Raises:
-            InvalidRequest: The text has ended, or is too long.
+        Raises InvalidRequest if the text has ended, or is too long.
         """
         self._check_open()
         if len(self.text) + len(text) > self._max_text_chars:

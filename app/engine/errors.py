@@ -28,11 +28,7 @@ log = logging.getLogger(__name__)
 
 
 class SpeechError(Exception):
-    """A job was refused, or ended without a result.
-
-    Attributes:
-        code: Stable identifier of the kind of error.
-    """
+    """A job was refused, or ended without a result; ``code`` is a stable identifier of the kind."""
 
     code: ClassVar[str] = "speech_error"
 

@@ -45,16 +45,10 @@ _EXISTS = "there is a voice {!r} already; delete it or choose another name"
 
 
 class Voices:
-    """The voices of one loaded model, for each owner of keys.
+    """The voices of one loaded model, for each owner of keys; ``store`` has the uploads.
 
     Of several voices of one name, the owner's own upload comes first, then an upload for everybody,
     then the model's own: so another model does not change who speaks.
-
-    Args:
-        store: The store of uploaded voices; None: there are none.
-
-    Attributes:
-        prompt_s: Seconds of a voice's audio that the model takes as a prompt; 0: it takes none.
     """
 
     def __init__(
@@ -132,8 +126,7 @@ class Voices:
     def find(self, name: str, owner: str) -> Voice:
         """Return an owner's voice of a name, whose case is ignored. Reads files.
 
-        Raises:
-            UnknownVoice: There is none, or it is somebody else's.
+        Raises UnknownVoice if there is none, or it is somebody else's.
         """
         found = self._find(name.lower(), owner)
         if found is None and (target := self._names.get(name.lower())) is not None:
@@ -180,12 +173,9 @@ class Voices:
     def speaker(self, name: str | None, owner: str) -> Voice:
         """Return the voice for a job, with the audio of an upload in memory. Reads files.
 
-        The upload may therefore be deleted while the job runs.
-
-        Raises:
-            UnknownVoice: There is no such voice.
-            InvalidRequest: It is an upload, and the model takes no prompts.
-            Unavailable: It is an upload, and the store of uploads does not answer.
+        The upload may therefore be deleted while the job runs. Raises UnknownVoice if there is no
+        such voice; of an upload InvalidRequest if the model takes no prompts, Unavailable if the
+        store does not answer.
         """
         if name is None:
             return self.default
@@ -208,8 +198,7 @@ class Voices:
     def recording(self, name: str, owner: str) -> bytes:
         """Return the recording of a voice for a job, as FLAC. Reads files.
 
-        Raises:
-            UnknownVoice: It has none: the model speaks unprompted.
+        Raises UnknownVoice if it has none: the model speaks unprompted.
         """
         voice = self.speaker(name, owner)
         if voice.recording is not None:
@@ -219,12 +208,10 @@ class Voices:
         return voice.audio.read_bytes()
 
     def check_new(self, name: str, language: str, owner: str) -> None:
-        """Do nothing if a voice can be uploaded; for a check before its audio is read.
+        """Check that a voice can be uploaded, before its audio is read.
 
-        Raises:
-            InvalidRequest: The model takes no prompts, or does not speak the language.
-            VoiceLimit: The server takes no uploads.
-            VoiceExists: The name is taken.
+        Raises InvalidRequest if the model takes no prompts or does not speak the language,
+        VoiceLimit if the server takes no uploads, VoiceExists if the name is taken.
         """
         if self._store is None or not self._store.max_voices:
             raise VoiceLimit("this server takes no uploads")
@@ -261,11 +248,9 @@ class Voices:
     ) -> Voice:
         """Store an uploaded voice. Takes a while: the audio is decoded and checked.
 
-        Raises:
-            InvalidRequest: The audio cannot be a voice, or as `check_new`.
-            VoiceLimit: The owner has as many voices as are allowed.
-            VoiceExists: The name is taken; of several uploads at once, one succeeds.
-            Unavailable: It cannot be stored now.
+        Raises InvalidRequest if the audio cannot be a voice, VoiceLimit if the owner has as many as
+        are allowed, VoiceExists if the name is taken (of several uploads at once, one succeeds),
+        Unavailable if it cannot be stored now, and what `check_new` does.
         """
         self.check_new(name, card.language, owner)
         assert self._store is not None
@@ -287,9 +272,7 @@ class Voices:
     def remove(self, name: str, owner: str) -> None:
         """Delete an upload and its audio; jobs that use it continue.
 
-        Raises:
-            UnknownVoice: There is none, or it is somebody else's.
-            Unavailable: It cannot be deleted now.
+        Raises UnknownVoice if it is not the owner's, Unavailable if it cannot be deleted now.
         """
         name, own = name.lower(), self._has(name.lower(), owner)
         if not own:

@@ -47,8 +47,7 @@ class PresetFile(BaseModel):
 def read_presets(source: str | Path | None) -> Presets:
     """Return the built-in presets, then those of a file, or of a folder's ``*.json`` by name.
 
-    Raises:
-        PresetError: A file cannot be read or is not valid, or a preset exists already.
+    Raises PresetError if a file cannot be read or is not valid, or a preset exists already.
     """
     found = dict(PRESETS)
     for path in _files(source):

@@ -36,13 +36,8 @@ class RemoteFiles:
     a request in the background. Quick errors, as of a refused connection, change nothing for later
     calls. The first calls wait for a first answer. Thread-safe.
 
-    Args:
-        url: As in ``s3://bucket/voices``; paths are relative to it.
-        look_up_s: Deadline of look-ups and of small objects.
-        transfer_s: Deadline of audio and of writes.
-
-    Raises:
-        UnknownStore: The URL is of no kind of store that is known.
+    Paths are relative to the URL, as in ``s3://bucket/voices``; UnknownStore is raised if it is of
+    no known kind. ``look_up_s`` holds for small objects too, ``transfer_s`` for audio and writes.
     """
 
     def __init__(self, url: str, *, look_up_s: float, transfer_s: float = TRANSFER_S) -> None:

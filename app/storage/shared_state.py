@@ -58,19 +58,10 @@ def ask(url: str) -> None:
 
 
 class SharedState:
-    """A connection to Redis. Use it from one event loop.
+    """A connection to Redis: ``redis://user:password@host:6379/0``, ``rediss://``, or ``unix://``.
 
     Once a command has failed, further ones are not tried until Redis answers a ping again, so that
-    a Redis that hangs delays one request and not all.
-
-    Args:
-        url: ``redis://user:password@host:6379/0``, ``rediss://`` with TLS, or ``unix://``.
-
-    Attributes:
-        closed_if_away: Whether requests are refused that need the state while Redis is away.
-        available: Whether Redis answered last.
-        on_return: Called when Redis answers again.
-        on_stop: Awaited before the connection is closed, as is what `spawn` was given.
+    a Redis that hangs delays one request and not all. Use it from one event loop.
     """
 
     def __init__(self, url: str, *, closed_if_away: bool, registry: CollectorRegistry) -> None:
@@ -80,9 +71,10 @@ class SharedState:
             socket_connect_timeout=_TIMEOUT_S,
             retry=Retry(NoBackoff(), 1),  # a connection may have died while it was idle
         )
-        self.closed_if_away = closed_if_away
+        self.closed_if_away = closed_if_away  # whether what needs the state is refused then
         self.available = True
-        self.on_return: list[Callable[[], None]] = []
+        self.on_return: list[Callable[[], None]] = []  # called when Redis answers again
+        # Awaited before the connection is closed, as is what `spawn` was given.
         self.on_stop: list[Callable[[], Awaitable[None]]] = []
         self._places = asyncio.Semaphore(_CONNECTIONS)
         self._tasks: set[asyncio.Task[None]] = set()
@@ -128,9 +120,8 @@ class SharedState:
     async def run(self, command: Callable[..., Awaitable[T]], *args: Any, **kwargs: Any) -> T:
         """Return the result of a command, a method of `redis` or a caller of such.
 
-        Raises:
-            StateRefused: Redis answers with an error; others' commands may well succeed.
-            StateAway: Redis does not answer.
+        Raises StateRefused if Redis answers with an error (others' commands may well succeed),
+        StateAway if it does not answer.
         """
         try:
             async with self._places:

@@ -113,9 +113,8 @@ class VoiceStore:
     def find(self, name: str, owner: str) -> Voice | None:
         """Return an owner's voice; None if there is none or the store cannot be read.
 
-        Raises:
-            CardDamaged: Its JSON file is damaged.
-            StoreAway: The store is on another machine and does not answer.
+        Raises CardDamaged if its JSON file is, StoreAway if the store is remote and does not
+        answer.
         """
         if not is_name(name):
             return None
@@ -169,9 +168,7 @@ class VoiceStore:
     def add(self, name: str, owner: str, card: VoiceCard, recording: Recording) -> Voice:
         """Store a voice; consent must have been given.
 
-        Raises:
-            NameTaken: The owner has a voice of that name.
-            StoreFull: The owner has reached the limit.
+        Raises NameTaken if the owner has one of that name, StoreFull if as many as are allowed.
         """
         check_name(name)
         content = recording.flac()

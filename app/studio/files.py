@@ -44,13 +44,7 @@ PARTS: Final[Mapping[str, tuple[Path, ...]]] = {
 
 
 class PageFile(NamedTuple):
-    """A file as it is sent.
-
-    Args:
-        content: Its bytes.
-        media_type: Value of `content-type`.
-        etag: Value of `etag`, quoted; changes with the content.
-    """
+    """A file as it is sent; the ``etag`` is quoted, and changes with the content."""
 
     content: bytes
     media_type: str

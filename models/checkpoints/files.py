@@ -45,8 +45,7 @@ def _opened(path: Path) -> Iterator[Any]:
 def read_tensors(paths: Sequence[Path]) -> dict[str, Tensor]:
     """Return the tensors of several safetensors files as one mapping, in their stored dtype.
 
-    Raises:
-        CheckpointError: A name occurs twice.
+    Raises CheckpointError if a name occurs twice.
     """
     tensors: dict[str, Tensor] = {}
     for path in paths:
@@ -83,11 +82,7 @@ def check_tensors(
     optional: Mapping[str, Sequence[int]] = MappingProxyType({}),
     ignored: Collection[str] = (),
 ) -> None:
-    """Do nothing if all tensors are there and have the shapes that are wanted, even on "meta".
-
-    Raises:
-        CheckpointError: A tensor is missing, unknown or of another shape.
-    """
+    """Raise CheckpointError if a tensor is missing, unknown or of another shape, even on "meta"."""
     known = {**wanted, **optional}
     missing = sorted(wanted.keys() - tensors.keys())
     unknown = sorted(tensors.keys() - known.keys() - {*ignored})
@@ -101,11 +96,7 @@ def check_tensors(
 
 
 def check_numbers(tensors: Mapping[str, Tensor], source: str) -> None:
-    """Do nothing if all numbers are finite.
-
-    Raises:
-        CheckpointError: A tensor holds NaN or infinity.
-    """
+    """Raise CheckpointError if a tensor holds NaN or infinity."""
     for name, tensor in tensors.items():
         if not torch.isfinite(tensor).all():
             raise CheckpointError(f"{source}: tensor {name} holds NaN or infinity")
@@ -163,8 +154,7 @@ def write_sums(files: Sequence[Path]) -> None:
 def check_sums(files: Sequence[Path]) -> str:
     """Compare files of a folder with its checksums, if it has any; return `sha256_of` all files.
 
-    Raises:
-        CheckpointError: A file differs or is not listed.
+    Raises CheckpointError if a file differs or is not listed.
     """
     folder = files[0].parent
     stored = _listed(folder) if (folder / SUMS).exists() else None

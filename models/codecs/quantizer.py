@@ -37,20 +37,15 @@ def nearest(vectors: Tensor, book: Tensor) -> Tensor:
 
 
 def check_samples(samples: Tensor) -> None:
-    """Refuse samples that cannot be encoded.
-
-    Raises:
-        ValueError: They are empty or not of one dimension.
-    """
+    """Raise ValueError for samples that are empty or not of one dimension."""
     if samples.ndim != 1 or samples.numel() == 0:
         raise ValueError(f"samples must be [N] with N > 0, got {list(samples.shape)}")
 
 
 def check_codes(codes: Tensor, config: AnyCodecConfig | VocosConfig) -> None:
-    """Refuse codes that cannot be decoded; ids on a GPU are not looked at, which would wait for it.
+    """Raise ValueError unless codes are ``[T, K']``, T > 0, 1 <= K' <= K, and all ids in range.
 
-    Raises:
-        ValueError: They are not ``[T, K']``, T > 0, 1 <= K' <= K, or an id is out of range.
+    Ids on a GPU are not looked at, which would wait for it.
     """
     if codes.ndim != 2 or not 1 <= codes.shape[1] <= config.levels or not len(codes):
         raise ValueError(

@@ -134,17 +134,11 @@ def _layers_of(cache: SlotCache) -> Sequence[Int8Layer]:
 class _Activations:
     """The activations of the R rows of one pass, and where the rows belong in the cache.
 
-    Attributes:
-        hidden: ``[R, D]``, the residual stream.
-        queries: ``[R, heads, head_dim]``, the queries of the current layer.
-        x: ``hidden`` as an array, sharing its memory.
-        query_array: ``queries`` as an array, sharing its memory.
-        positions: ``[R]``, for the rotation.
-        slots: ``[R]``, the slot of each row.
-        starts: ``[R]``, the row's index in its slot.
-        ends: ``[R]``, how many positions of the slot the row may attend to.
-        integers: ``[R, D]``, quantised input of the next product.
-        scales: ``[R]``, its scales.
+    ``x`` and ``query_array`` are ``hidden`` ``[R, D]``, the residual stream, and ``queries`` ``[R,
+    heads, head_dim]`` of the current layer as arrays, sharing their memory. Of each row, ``[R]``:
+    ``positions`` are for the rotation, ``slots`` its slot, ``starts`` its index in it, ``ends`` how
+    many positions it may attend to. ``integers`` ``[R, D]`` with ``scales`` ``[R]`` are the
+    quantised input of the next product.
     """
 
     def __init__(

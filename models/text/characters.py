@@ -30,10 +30,9 @@ _MOST_NAMED: Final = 5
 
 
 def check(text: str, max_chars: int) -> None:
-    """Refuse texts that are invalid in any language.
+    """Raise TextError for what is invalid in any language.
 
-    Raises:
-        TextError: The text is empty, blank, too long, or has control characters or surrogates.
+    That is an empty or blank text, a too long one, control characters and surrogates.
     """
     if not text:
         raise TextError("the text is empty")

@@ -56,11 +56,7 @@ class Inline:
         return _PHONEMES.sub(lambda match: " ".join(map(self.placed, match[1].split())), text)
 
     def placed(self, word: str) -> str:
-        """Return the placeholder character of a word of phonemes.
-
-        Raises:
-            TextError: There are too many words.
-        """
+        """Return the placeholder of a word of phonemes; raises TextError if there are too many."""
         if len(self.words) == _PLACES:
             raise TextError(f"more than {_PLACES} words of inline phonemes")
         place = chr(_FIRST_PLACE + len(self.words))

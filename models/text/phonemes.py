@@ -44,11 +44,7 @@ _FINAL_ARTICLE: Final = re.compile(r"(?:^|\s)a$", re.IGNORECASE)
 
 
 def require_language(language: str) -> None:
-    """Check that the built-in model's phonemiser supports a language.
-
-    Raises:
-        TextError: It does not.
-    """
+    """Raise TextError unless the built-in model's phonemiser supports a language."""
     if language not in _VOICES:
         raise TextError(f"language {language!r} is not supported; choose from {sorted(_VOICES)}")
 

@@ -30,11 +30,7 @@ class PronunciationError(TextError):
 
 
 def check_entries(entries: Entries, symbols: Collection[str], max_phonemes: int) -> None:
-    """Check that all entries can be spoken.
-
-    Raises:
-        PronunciationError: One cannot.
-    """
+    """Raise PronunciationError unless all entries can be spoken."""
     for word, spoken in entries.items():
         if not (word.strip() and len(word) <= MOST_WORD_CHARS and re.search(r"\w", word)):
             raise PronunciationError(

@@ -128,10 +128,9 @@ class SsmlRewriter:
 
 
 def refuse(text: str) -> None:
-    """Refuse SSML that is not supported; call with what `SsmlRewriter` made of it.
+    """Raise TextError for SSML that is not supported, naming it and what to write.
 
-    Raises:
-        TextError: There is some; the message names it and says what to write.
+    To be called with what `SsmlRewriter` made of the text.
     """
     if (tag := _TAG.search(text)) is not None:
         name = tag["name"].lower()

@@ -172,8 +172,7 @@ class PromptCodes:
     def encode(self, voice: Voice) -> Tensor:
         """Encode a voice's audio, without caching and truncation: ``[T, K]`` int64.
 
-        Raises:
-            VoiceError: The voice has no audio, or it cannot be read.
+        Raises VoiceError if the voice has no audio, or it cannot be read.
         """
         if voice.audio is None:
             raise VoiceError(f"{voice.name} has no audio")

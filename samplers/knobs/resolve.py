@@ -14,11 +14,7 @@ class UnknownPreset(ValueError):
 
 
 def look_up(name: str, presets: Presets) -> Mapping[str, Any]:
-    """Return the knobs that a preset sets.
-
-    Raises:
-        UnknownPreset: There is none of this name.
-    """
+    """Return the knobs that a preset sets; raises UnknownPreset if there is none of this name."""
     if name not in presets:
         raise UnknownPreset(f"unknown preset {name!r}; known: {AUTO}, {', '.join(presets)}")
     return presets[name]

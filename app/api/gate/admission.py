@@ -47,15 +47,10 @@ class KeyringError(ValueError):
 
 
 class Keyring:
-    """The valid keys with their owners. An empty keyring requires no key.
+    """The valid keys with their owners, as SHA-256 in hexadecimal; an empty one requires no key.
 
-    An owner may have several keys, so that keys can be replaced without interruption.
-
-    Args:
-        hashed: Owner and SHA-256 in hexadecimal of each key.
-
-    Raises:
-        KeyringError: A key has two owners.
+    An owner may have several keys, so that keys can be replaced without interruption. A key of two
+    owners is a `KeyringError`.
     """
 
     def __init__(self, hashed: Iterable[tuple[str, str]] = ()) -> None:
@@ -66,11 +61,9 @@ class Keyring:
 
     @classmethod
     def of(cls, settings: Settings) -> "Keyring":
-        """Return the keys of the environment and of the key file.
+        """Return the keys of the environment and of the key file, or raise `KeyringError`.
 
-        Raises:
-            KeyringError: They cannot be read; or keys are configured but there are none, as an
-                empty keyring would let everybody in.
+        Keys that are configured but not there are one: an empty keyring would let everybody in.
         """
         plain = settings.api_keys.get_secret_value()
         ring = cls([*_of_environment(plain), *_of_file(settings.api_keys_file)])
@@ -200,13 +193,9 @@ _WORK_RETRY_S = 1
 
 
 class Admission:
-    """Counts requests and work in progress of each client.
+    """Counts requests and work in progress of each client: an owner of keys, or an address.
 
-    A *client* is an owner of API keys, or an address if no keys are required.
-
-    Args:
-        rate_per_minute: Requests of a client in any 60 s; 0 is unlimited.
-        max_concurrent: Speeches and uploads of a client at once; 0 is unlimited.
+    The rate holds in any 60 s, and speeches and uploads are work; a limit of 0 is none.
     """
 
     def __init__(self, rate_per_minute: int = 0, max_concurrent: int = 0) -> None:
@@ -223,11 +212,7 @@ class Admission:
         return self._working.total()
 
     async def count(self, client: str) -> None:
-        """Count a request towards the rate limit.
-
-        Raises:
-            TooManyRequests: The limit is exceeded.
-        """
+        """Count a request towards the rate limit; raises TooManyRequests if it is exceeded."""
         if self._rate is None or (wait_s := await self._wait_s(client)) is None:
             return
         wait_s = max(1, math.ceil(wait_s))
@@ -277,11 +262,7 @@ class Admission:
                 del self._working[client]
 
     def check_open(self) -> None:
-        """Check that work may begin.
-
-        Raises:
-            EngineNotReady: The service is shutting down.
-        """
+        """Raise EngineNotReady if the service is shutting down."""
         if self._closed:
             raise EngineNotReady("not ready: it is shutting down", retry_after_s=5)
 
@@ -303,17 +284,12 @@ class TooManyConnections(Unavailable):
 
 
 class OpenConnections:
-    """The connections of a process, of which each address has at most its share.
-
-    Attributes:
-        http: Those of the HTTP server and its WebSockets, as uvicorn counts them.
-        probe_only: Those of them beyond the limit, oldest first.
-    """
+    """The connections of a process, of which each address has at most its share."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self.http: Collection[Any] = ()
-        self.probe_only: deque[Any] = deque()
+        self.http: Collection[Any] = ()  # with WebSockets, as uvicorn counts them
+        self.probe_only: deque[Any] = deque()  # those of them beyond the limit, oldest first
         self._others = Counter[str]()
 
     def exceeded_by(self, address: str) -> bool:

@@ -76,11 +76,7 @@ class LimitedBody:
         return max(self._declared_bytes, self._bytes)
 
     async def __call__(self) -> Message:
-        """Return the next message.
-
-        Raises:
-            HTTPException: The body is too large or too slow.
-        """
+        """Return the next message; raises HTTPException if the body is too large or too slow."""
         if self._complete:
             return await self._receive()
         self._check(self._declared_bytes)
@@ -115,25 +111,16 @@ class SentAnswer:
     A body that is handed to the server at once lies in the memory of the connection for as long as
     the client likes, and nobody knows when it is sent. Here a request ends when its answer was
     taken: large bodies are sent in pieces, and `ReaderStalled` is raised if the client reads none
-    for a time. Errors in answer to large bodies are sent after a pause, see `pace`.
-
-    Args:
-        state: Of the request: its `id` and, once it is admitted over HTTP, its `body`.
-        stall_timeout_s: Seconds a client of HTTP may take to read a piece.
-
-    Attributes:
-        status: Of HTTP, or 101 of an accepted WebSocket; None before.
-        bytes: Of the body or the messages sent so far.
-        started: Whether the head was sent.
-        whole: Whether all of the body was.
-        stalled: Whether `ReaderStalled` was raised.
+    for a time. Errors in answer to large bodies are sent after a pause, see `pace`. ``state`` of
+    the request has its `id` and, once it is admitted over HTTP, its `body`.
     """
 
     def __init__(self, send: Send, state: Mapping[str, Any], stall_timeout_s: float) -> None:
         self._send, self._state, self._stall_timeout_s = send, state, stall_timeout_s
-        self.status: int | None = None
-        self.bytes = 0
-        self.started = self.whole = self.stalled = False
+        self.status: int | None = None  # of HTTP, or 101 of an accepted WebSocket
+        self.bytes = 0  # of the body or the messages sent so far
+        self.started = self.whole = False  # whether the head, and all of the body, was sent
+        self.stalled = False  # whether `ReaderStalled` was raised
 
     async def send(self, message: Message) -> None:
         """Send a message; a body of several pieces was taken by the client when this returns."""
@@ -227,10 +214,9 @@ def check_json_size(raw: bytes | str) -> None:
 
 
 def sized_json(raw: bytes | str) -> Any:
-    """Return what JSON says; what is none is a `ValueError`.
+    """Return what JSON says.
 
-    Raises:
-        InvalidRequest: It has too many fields or values.
+    Raises ValueError if it is none, InvalidRequest if it has too many fields or values.
     """
     if _has_too_many_values(raw if isinstance(raw, bytes) else raw.encode(errors="replace")):
         raise InvalidRequest(_TOO_MANY_VALUES)

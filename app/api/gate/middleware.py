@@ -55,16 +55,7 @@ _OTHER = "other"
 
 
 class HttpMetrics:
-    """Metrics of one application. Their labels are bounded, whatever clients send.
-
-    Attributes:
-        registry: Their registry, with the metrics of the process.
-        requests: Completed requests by ``method``, ``route`` (path template) and ``status``.
-        seconds: Duration of requests to the last byte, by ``route``; without WebSockets.
-        sessions: Open WebSocket sessions.
-        working: Speeches and uploads in progress.
-        voices: Uploaded voices of all owners; set when the metrics are read.
-    """
+    """Metrics of one application and its process; labels are bounded, whatever clients send."""
 
     def __init__(self) -> None:
         self.registry = registry = CollectorRegistry()
@@ -93,14 +84,7 @@ class HttpMetrics:
         ProcessCollector(registry=registry)
 
     def count(self, method: str, route: str | None, status: int, seconds: float) -> None:
-        """Count a completed request.
-
-        Args:
-            method: HTTP method, or WS.
-            route: Path template of its route; None if it reached none.
-            status: HTTP status.
-            seconds: Duration to the last byte.
-        """
+        """Count a completed request by its route's path template; None if it reached none."""
         route = route or _NO_ROUTE
         self.requests.labels(
             method if method in _COUNTED_METHODS else _OTHER, route, str(status)
@@ -280,11 +264,6 @@ class GateMiddleware:
     id, and a client could choose that of another. `state.client_id` is the id that the client sent:
     empty if there is none, None if it is invalid. `state.owner` is the owner of the key, and
     `state.held` an `ExitStack` that is closed when the answer was taken.
-
-    Args:
-        keyring: The valid keys; empty: none is required.
-        admission: Limits of each client.
-        metrics: Count the requests.
     """
 
     def __init__(

@@ -42,10 +42,6 @@ class SharedAdmission(Admission):
     """Counts the requests and the work of each client over all processes.
 
     While Redis is away, either each process counts alone, or what would be counted is refused.
-
-    Args:
-        rate_per_minute: Requests of a client in any 60 s; 0 is unlimited.
-        max_concurrent: Speeches and uploads of a client at once; 0 is unlimited.
     """
 
     def __init__(

@@ -34,22 +34,14 @@ class LiveSession(ABC, Generic[M]):
     One clock for every protocol: a session ends `idle_timeout_s` after something speakable was last
     appended or sound was last sent, and a speech in it likewise; while there is text to speak both
     wait. A speech has that time from its beginning, which is not counted towards the session's.
-
-    Args:
-        client: Whose shares of the service are used.
-        owner: Owner of the API key; empty without keys.
-
-    Attributes:
-        speeches: The open speeches, by names that the protocol gives them.
-        over: Whether the session is to end.
     """
 
     def __init__(self, socket: LiveSocket, services: Services, client: str, owner: str) -> None:
         self._socket, self._services = socket, services
         self._client, self._owner = client, owner
         self._idle_timeout_s = services.settings.idle_timeout_s
-        self.speeches: dict[str, LiveSpeech] = {}
-        self.over = False
+        self.speeches: dict[str, LiveSpeech] = {}  # the open ones, as the protocol names them
+        self.over = False  # whether the session is to end
         self._active_s = monotonic()
 
     @abstractmethod
@@ -87,14 +79,7 @@ class LiveSession(ABC, Generic[M]):
     async def begin(
         self, name: str, options: SpeechOptions, form: AudioFormat, messages: SpeechMessages
     ) -> LiveSpeech:
-        """Begin a speech, whose work is counted until it has ended.
-
-        Args:
-            name: Of no open speech.
-            options: How to speak.
-            form: Format of the sound.
-            messages: How it is sent.
-        """
+        """Begin a speech, whose work is counted until it has ended, under a name of no open one."""
         services = self._services
         services.engine.check_ready()
         job = options.job_of("", messages.id, self._owner, self._client)

@@ -37,13 +37,7 @@ class ClientGone(Exception):
 
 
 class LiveSocket:
-    """Sends one message at a time.
-
-    Args:
-        write: Returns once the client may be sent more: that of an accepted WebSocket, or of
-            another connection.
-        stall_timeout_s: Seconds that it may take.
-    """
+    """Sends one message at a time; ``write`` returns once the client may be sent more."""
 
     def __init__(self, write: Callable[[Any], Awaitable[None]], stall_timeout_s: float) -> None:
         self._write = write
@@ -68,11 +62,7 @@ class LiveSocket:
             await self.send({"type": "websocket.close", "code": code, "reason": reason})
 
     async def send(self, sent: Any) -> None:
-        """Send a message as the connection takes it.
-
-        Raises:
-            ClientGone: The client has disconnected or does not read.
-        """
+        """Send a message; raises ClientGone if the client has disconnected or does not read."""
         try:
             async with asyncio.timeout(self._stall_timeout_s), self._lock:
                 await self._write(sent)
@@ -119,11 +109,7 @@ class Services:
         )
 
     def place(self, client: str) -> AbstractContextManager[None]:
-        """Take a place for a session, to be held in a context that is entered at once.
-
-        Raises:
-            TooManySessions: All places, or all of this client's, are taken.
-        """
+        """Return a place for a session, to be entered at once; raises TooManySessions."""
         self.admission.check_open()
         self.engine.check_ready()
         if not self.sessions.free(client):
@@ -135,14 +121,10 @@ class Services:
 
 
 class SpeechMessages:
-    """How a protocol sends one speech to its client; every method may raise ClientGone.
-
-    Attributes:
-        id: Id of the response.
-    """
+    """How a protocol sends one speech to its client; every method may raise ClientGone."""
 
     def __init__(self) -> None:
-        self.id = uuid4().hex
+        self.id = uuid4().hex  # of the response
 
     async def accepted(self) -> None:
         """Announce the speech, before any text is spoken."""
@@ -165,18 +147,7 @@ class SpeechMessages:
 
 
 class LiveSpeech:
-    """Speaks a text while it is written, and announces its end exactly once; to be closed.
-
-    Attributes:
-        job: The request, without its text.
-        growing: Its text so far, its plan and its result so far.
-        speaking: Task that sends the sound; raises ClientGone.
-        ending: Whether the end was announced or is about to be.
-        moved_s: Monotonic time at which something speakable was last appended or sound was last
-            sent; None before.
-        audio_bytes: Bytes of sound sent.
-        first_audio_s: Seconds from the first text to the first sound; None before.
-    """
+    """Speaks a text while it is written, and announces its end exactly once; to be closed."""
 
     def __init__(
         self, services: Services, job: SpeechJob, output: OutputOptions, messages: SpeechMessages
@@ -191,10 +162,11 @@ class LiveSpeech:
             busy_timeout_s=settings.request_timeout_s,
         )
         self._renderer: StreamRenderer | None = None  # until the voice is known
-        self.audio_bytes = 0
+        self.audio_bytes = 0  # of sound, sent
         self._text_at_s: float | None = None
-        self.first_audio_s: float | None = None
-        self.ending = False
+        self.first_audio_s: float | None = None  # from the first text to the first sound
+        self.ending = False  # whether the end was announced or is about to be
+        # When something speakable was last appended or sound was last sent.
         self.moved_s: float | None = None
         self._begun_s = monotonic()
         self.speaking = asyncio.create_task(self._speak())

@@ -211,18 +211,14 @@ class ValleSession(WebSocketSession):
 
 
 class ResponseMessages(SpeechMessages):
-    """The messages of one response.
-
-    Attributes:
-        ignored: Fields of the request that do nothing.
-    """
+    """The messages of one response."""
 
     def __init__(self, socket: LiveSocket, wanted: ResponseCreate, services: Services) -> None:
         super().__init__()
         self._socket, self._wanted = socket, wanted
         self._reports: ReportWriter = services.reports
         self._rate_hz = services.engine.info.sample_rate_hz
-        self.ignored: list[str] = []
+        self.ignored: list[str] = []  # fields of the request that do nothing
         self._utterances = 0
 
     async def accepted(self) -> None:

@@ -111,24 +111,17 @@ class SpeechReport(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Outcome of a speech that did not complete: a `SpeechResult` as far as it is known.
+    """Outcome of a speech that did not complete: a `SpeechResult` as far as it is known."""
 
-    Args:
-        error: None if the client disconnected or cancelled.
-        finish_reason: `cancelled` or `error`.
-        nar: None if it ended before the request was resolved; voice, language and knobs are then
-            those of the request.
-    """
-
-    error: ErrorDetail | None
-    finish_reason: FinishReason
+    error: ErrorDetail | None  # None if the client disconnected or cancelled
+    finish_reason: FinishReason  # `cancelled` or `error`
     voice: str | None
     language: str | None
     params: SamplingParams
     frames: int
     audio_s: float
     utterances: tuple[SpokenUtterance, ...] = ()
-    nar: NarPlan | None = None
+    nar: NarPlan | None = None  # without it, voice, language and knobs are as requested
     decoder: str | None = None
     codes_sha256: None = None
     timings: None = None
@@ -171,13 +164,10 @@ class Entry(NamedTuple):
 
 
 class RecentSpeeches:
-    """Bounded store of outcomes. If full, the client with the most entries loses its oldest.
+    """Bounded store of outcomes, or of none. The client with the most entries loses its oldest.
 
     A client that lost the connection, or a proxy that tries another replica, repeats its request
     with the same `x-request-id`: such a request is spoken once.
-
-    Args:
-        limit: Number of entries; 0 stores none.
     """
 
     def __init__(self, limit: int, *, log_text: bool = False) -> None:
@@ -205,9 +195,8 @@ class RecentSpeeches:
     async def find(self, job_id: str, owner: str) -> tuple[SpeechJob, Outcome]:
         """Return an owner's job and its outcome.
 
-        Raises:
-            UnknownSpeech: It is not stored or belongs to another owner; the message does not say
-                which.
+        Raises UnknownSpeech if it is not stored or of another owner; the message does not say
+        which.
         """
         kept = self._kept.get(job_id)
         if kept is None or kept[0].owner != owner:
@@ -219,8 +208,7 @@ class RecentSpeeches:
     async def complete(self, job_id: str, owner: str) -> tuple[SpeechJob, SpeechResult]:
         """Return an owner's job and its result.
 
-        Raises:
-            UnknownSpeech: It is not stored, belongs to another owner, or did not complete.
+        Raises UnknownSpeech as `find` does, and if the speech did not complete.
         """
         job, outcome = await self.find(job_id, owner)
         if isinstance(outcome, Failure):
@@ -228,10 +216,9 @@ class RecentSpeeches:
         return job, outcome
 
     async def take(self, place: ContinueFrom | None, owner: str) -> KeptTake | None:
-        """Return the utterances before a place of an owner's speech, the last one cut there.
+        """Return the utterances before a place of a speech, the last one cut there.
 
-        Raises:
-            InvalidRequest: It has no such utterance, or that has fewer frames.
+        Raises InvalidRequest if the speech has no such utterance, or that has fewer frames.
         """
         if place is None:
             return None
@@ -252,19 +239,11 @@ class RecentSpeeches:
         return KeptTake((*before, last.kept(place.frame)), whole=len(before))
 
     async def claim(self, owner: str, client_id: str, digest: str, speech_id: str) -> str | None:
-        """Claim a request id for a speech; `keep` or `end` ends the claim.
+        """Claim an owner's request id for a speech; `keep` or `end` ends the claim.
 
-        Args:
-            owner: Owners have ids of their own, as clients choose them.
-            client_id: The id that the client sent.
-            digest: SHA-256 of the request's body.
-
-        Returns:
-            None if it is claimed, or the id of the complete speech of the same request.
-
-        Raises:
-            InvalidRequest: Another request had that id.
-            RequestInProgress: The same request is in progress.
+        Returns None, or the id of the complete speech of a request of that id with the same SHA-256
+        ``digest`` of its body. Raises InvalidRequest if the digest is another one, and
+        RequestInProgress if that speech is not complete.
         """
         key = f"request:{owner}:{client_id}"
         found = await self._claim(key, Entry(digest, speech_id, done=False))
@@ -311,11 +290,7 @@ _OUTCOMES: Final[dict[str, TypeAdapter[Any]]] = {
 
 
 def pack(job: SpeechJob, outcome: Outcome, *, traces: bool = True) -> bytes:
-    """Return a job, without what it continues, and its outcome as bytes.
-
-    Args:
-        traces: Whether traces are packed too.
-    """
+    """Return a job, without what it continues, and its outcome as bytes."""
     if not traces:
         spoken = tuple(replace(one, trace=None) for one in outcome.utterances)
         outcome = replace(outcome, utterances=spoken)
@@ -335,11 +310,7 @@ def pack(job: SpeechJob, outcome: Outcome, *, traces: bool = True) -> bytes:
 
 
 def unpack(packed: bytes, most_bytes: int = MOST_BYTES) -> tuple[SpeechJob, Outcome]:
-    """Return the job and the outcome that `pack` was given.
-
-    Raises:
-        ValueError: They cannot be read: they were damaged, or packed by another version.
-    """
+    """Return what `pack` was given; raises ValueError if it is damaged, or of another version."""
     try:
         inflater = zlib.decompressobj()
         raw = inflater.decompress(packed, most_bytes)

@@ -49,9 +49,6 @@ class SharedSpeeches(RecentSpeeches):
     This process's latest outcomes are in its memory too: they are found while Redis is away, and
     are written when it is back. Meanwhile no repeated request is recognised, or requests with an id
     are refused.
-
-    Args:
-        limit: Number of entries of each client, and of this process in memory; 0 stores none.
     """
 
     def __init__(
@@ -93,9 +90,7 @@ class SharedSpeeches(RecentSpeeches):
     async def find(self, job_id: str, owner: str) -> tuple[SpeechJob, Outcome]:
         """Return an owner's job and its outcome, of any process.
 
-        Raises:
-            UnknownSpeech: It is not stored or belongs to another owner, or Redis is away; the
-                message does not say which of the first two.
+        Raises UnknownSpeech as `RecentSpeeches.find` does, and while Redis is away.
         """
         with suppress(UnknownSpeech):
             return await super().find(job_id, owner)

@@ -131,12 +131,7 @@ def _cell(value: Any) -> Any:
 
 
 def utterance_pieces(spoken: SpokenUtterance, speed: float, **more: Any) -> Iterator[str]:
-    """Yield an `UtteranceReport` as JSON in pieces.
-
-    Args:
-        speed: Of the playback.
-        more: Further fields of its object.
-    """
+    """Yield an `UtteranceReport` as JSON in pieces, with further fields of its object."""
     fields = [_SPOKEN.dump_json(spoken.at_speed(speed), exclude=_NOT_TEXT).decode()[:-1]]
     fields += [f'"{name}":{to_json(value).decode()}' for name, value in more.items()]
     yield ",".join([*fields, '"codes":'])

@@ -91,8 +91,7 @@ class ElevenLabsRequest(BaseModel):
 def output_format(name: str) -> tuple[AudioFormat, SampleRate]:
     """Return the format and sample rate that one of ElevenLabs' names means.
 
-    Raises:
-        InvalidRequest: There is none here; the message says which there are.
+    Raises InvalidRequest if there is none here, and says which there are.
     """
     match = _FORMAT.fullmatch(name)
     forms: tuple[AudioFormat, ...] = get_args(AudioFormat)
@@ -258,8 +257,7 @@ class ElevenLabsVoiceForm(BaseModel):
     def ours(self) -> VoiceForm:
         """Return the same fields as ours: the speaker's consent may be a label.
 
-        Raises:
-            InvalidRequest: The labels are no JSON object.
+        Raises InvalidRequest if the labels are no JSON object.
         """
         labels = _read(self.labels)
         if isinstance(labels, str):  # their package encodes what it is given, a text of JSON too

@@ -63,15 +63,10 @@ async def elevenlabs_contexts(websocket: WebSocket) -> None:
 
 @dataclass
 class _Context:
-    """A context that was opened and not closed.
+    """A context that was opened and not closed."""
 
-    Attributes:
-        first: Its first message, which has the settings.
-        flushed: Whether the client flushed all of its text.
-    """
-
-    first: TextMessage
-    flushed: bool = False
+    first: TextMessage  # which has the settings
+    flushed: bool = False  # whether the client flushed all of its text
 
 
 class ElevenLabsSession(WebSocketSession):
@@ -242,13 +237,11 @@ class ContextsSession(ElevenLabsSession):
 
 
 class TextMessages(SpeechMessages):
-    """The messages of one text.
+    """The messages of one text, each with the fields ``more``.
 
-    Args:
-        more: Further fields of each message.
-        absolute: Whether times are those since the beginning of the text; otherwise since the end
-            of the characters of the message before. ElevenLabs' clients differ: LiveKit's takes
-            times as they are, and asks for `sync_alignment`; Pipecat's adds them up.
+    Times are those since the beginning of the text if ``absolute``, else since the end of the
+    characters of the message before. ElevenLabs' clients differ: LiveKit's takes times as they are,
+    and asks for `sync_alignment`; Pipecat's adds them up.
     """
 
     def __init__(

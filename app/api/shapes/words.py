@@ -42,10 +42,7 @@ def timed_characters(
 ) -> list[TimedCharacter]:
     """Return the characters of words, which share its time evenly, with a space after each.
 
-    Args:
-        words: In order; those that the sound lacks are left out.
-        speed: Of the playback.
-        normalised: Whether the characters are those that are spoken, rather than written.
+    They are those that are spoken if ``normalised``, else those written; missing words have none.
     """
     characters: list[TimedCharacter] = []
     for word in words:
@@ -64,11 +61,7 @@ def timed_characters(
 
 
 class TimedJson(Framing):
-    """A JSON object with the file and the times of words; streamed, an object a line.
-
-    Args:
-        part: Returns the object for bytes of the file and words.
-    """
+    """A JSON object that ``part`` makes of the file and the words; streamed, an object a line."""
 
     def __init__(
         self, part: Callable[[bytes, list[WordTimes]], dict[str, Any]], *, streamed: bool

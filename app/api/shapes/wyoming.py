@@ -296,14 +296,9 @@ class _Sound(SpeechMessages):
 
 
 async def read_event(reader: asyncio.StreamReader, max_bytes: int) -> Event:
-    """Return the next event of a client.
+    """Return the next event of a client, with so many bytes of data at most.
 
-    Args:
-        reader: With a limit for a line.
-        max_bytes: Limit of the event's data.
-
-    Raises:
-        InvalidRequest: It is none, or too large, or carries sound.
+    Raises InvalidRequest if it is none, or too large, or carries sound.
     """
     try:
         line = await reader.readuntil()

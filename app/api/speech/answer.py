@@ -66,11 +66,7 @@ WHOLE_SPEECHES: Final = 5
 
 
 class Framing:
-    """The file as it is; the base of other shapes. One object serves one response.
-
-    Attributes:
-        media_type: Of the response.
-    """
+    """The file as it is; the base of other shapes. One object serves one response."""
 
     def __init__(self, media_type: str) -> None:
         self.media_type = media_type
@@ -84,12 +80,7 @@ class Framing:
         return part
 
     def done(self, result: SpeechResult, audio_s: float) -> bytes:  # noqa: ARG002
-        """Return the end of a speech that succeeded.
-
-        Args:
-            result: The engine's result.
-            audio_s: Seconds of audio sent.
-        """
+        """Return the end of a speech that succeeded, with so many seconds of audio sent."""
         return b""
 
     def failed(self, error: SpeechError) -> bytes:  # noqa: ARG002
@@ -97,13 +88,7 @@ class Framing:
         return b""
 
     def whole(self, file: bytes, result: SpeechResult, audio_s: float) -> bytes:
-        """Return the body with a speech that is complete.
-
-        Args:
-            file: The audio.
-            result: The engine's result.
-            audio_s: Seconds of audio in it.
-        """
+        """Return the body with a complete speech, a file with so many seconds of audio."""
         return self.sound(file) + self.done(result, audio_s)
 
 
@@ -184,13 +169,9 @@ class CodeEvents(Events):
 
 
 def framing_of(wanted: SpeechRequest, accept: str, info: ModelInfo) -> Framing:
-    """Return the shape that a request asks for.
+    """Return the shape that a request and its header `Accept` ask for.
 
-    Args:
-        accept: The header of the request.
-
-    Raises:
-        InvalidRequest: It asks for what codes do not have.
+    Raises InvalidRequest if it asks for what codes do not have.
     """
     if wanted.response_format != "codes":
         if wanted.stream_format == "sse":
@@ -216,13 +197,9 @@ def framing_of(wanted: SpeechRequest, accept: str, info: ModelInfo) -> Framing:
 def codes_body(
     media_type: str, notes: Mapping[str, str], codes: Sequence[Codes], fields: Mapping[str, Any]
 ) -> bytes:
-    """Return codes as safetensors, `0`, `1` and so on, or as JSON.
+    """Return codes ``[T, K]`` of each utterance as safetensors, `0`, `1` and so on, or as JSON.
 
-    Args:
-        media_type: Of either.
-        notes: Metadata of the tensors, or fields of the JSON.
-        codes: ``[T, K]`` of each utterance.
-        fields: The fields of the JSON with the codes.
+    ``notes`` are metadata of the tensors, or stand in the JSON before ``fields`` with the codes.
     """
     if media_type == SAFETENSORS:
         tensors = {str(number): np.ascontiguousarray(one) for number, one in enumerate(codes)}
@@ -239,20 +216,9 @@ def rates_of(info: ModelInfo) -> dict[str, str]:
 
 
 class Answer:
-    """How a speech is sent in answer to a request.
+    """How a speech is sent in answer to a request."""
 
-    Args:
-        framing: Shape of the body.
-        came_s: Monotonic time of the request.
-
-    Attributes:
-        engine: That of the application, as `recent` and `settings` are.
-        output: Format, speed and loudness, once they are known.
-        first_audio_s: Seconds from the request to the first chunk with samples, or to the end if
-            there is none.
-    """
-
-    output: OutputOptions
+    output: OutputOptions  # once it is known
 
     def __init__(self, request: Request, framing: Framing, came_s: float) -> None:
         self.request, self.framing, self._came_s = request, framing, came_s
@@ -261,7 +227,7 @@ class Answer:
         self.recent: RecentSpeeches = state.recent
         self.settings: Settings = state.settings
         self.render_pool: RenderPool = state.render_pool
-        self.first_audio_s = 0.0
+        self.first_audio_s = 0.0  # from the request to the first samples, or to the end
 
     async def collected(self, stream: SpeechStream, *, whole: bool) -> list[AudioChunk] | None:
         """Return all chunks, or those up to the first with samples; None if the client leaves."""
@@ -297,11 +263,7 @@ class Answer:
         self.request.state.held.callback(places.give_back, self.client, count)
 
     async def whole(self, chunks: list[AudioChunk]) -> Response:
-        """Return the response with a whole speech, unless the client disconnects.
-
-        Args:
-            chunks: They are removed as they are rendered, to free memory.
-        """
+        """Return the response with a whole speech; chunks are removed as they are rendered."""
         answer = await self.unless_client_leaves(self._rendered(chunks))
         return Response(status_code=CLIENT_CLOSED) if answer is None else answer
 
@@ -350,10 +312,7 @@ class StreamedSpeech(Response):
     An error after the first byte cuts the connection: the last chunk of the body is never sent, so
     no client takes a part for the whole. Shapes that can tell an error end with it instead. If the
     client disconnects, or `send` raises `ReaderStalled`, the job is cancelled. The outcome is
-    stored in `RecentSpeeches` in any case.
-
-    Args:
-        opening: The chunks up to the first with samples.
+    stored in `RecentSpeeches` in any case. ``opening`` are the chunks up to the first with samples.
     """
 
     def __init__(
@@ -508,12 +467,7 @@ def naming_ignored(answer: AnyResponse, fields: Collection[str]) -> AnyResponse:
 def naming_doubts(
     answer: AnyResponse, job: SpeechJob, language: str, params: SamplingParams
 ) -> AnyResponse:
-    """Return a response whose headers name the knobs that did nothing, and warn of the rest.
-
-    Args:
-        language: Of the text.
-        params: Resolved.
-    """
+    """Return a response whose headers name the knobs that did nothing, and warn of the rest."""
     naming_ignored(answer, idle_knobs(params, job.params.model_fields_set))
     if warnings := [*warnings_of(job.text, language), *doubts(params)]:
         answer.headers["X-Warning"] = "; ".join(warnings).encode("ascii", "replace").decode()

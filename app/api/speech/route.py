@@ -136,11 +136,7 @@ async def read_text(request: Request, wanted: PhonemesBody, engine: EngineDep) -
 async def speak(
     request: Request, wanted: SpeechRequest, framing: Framing | None = None
 ) -> Response:
-    """Submit a request and return its response, whole or streamed.
-
-    Args:
-        framing: Shape of the response's body; None: as the request asks.
-    """
+    """Submit a request and return its response, whole or streamed, framed or as it asks."""
     came_s, state, engine = monotonic(), request.state, get_engine(request)
     if framing is None:
         framing = framing_of(wanted, request.headers.get("accept", ""), engine.info)
@@ -255,12 +251,7 @@ async def get_speech_audio(
 async def replayed(
     request: Request, job: SpeechJob, result: SpeechResult, form: AudioFormat
 ) -> Response:
-    """Return the response with the audio of a result's codes, in a container.
-
-    Args:
-        job: Whose speed and loudness are used.
-        result: The codes, and the pauses between them.
-    """
+    """Return the response with the audio of a result's codes, as a job wants it, in a container."""
     answer = Answer(request, Framing(MEDIA_TYPES[form]), monotonic())
     answer.output = output_of(job, form)
     return await _replayed(result, answer)

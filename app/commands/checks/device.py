@@ -26,25 +26,15 @@ _LEAST_BYTES: Final = 3 * 10**9
 
 @dataclass(frozen=True)
 class CudaFacts:
-    """Versions and capabilities of PyTorch, driver and GPU.
+    """Versions and capabilities of PyTorch, driver and GPU."""
 
-    Args:
-        built_for: CUDA version of the PyTorch build, as 12.8; None for a CPU build.
-        driver: CUDA version that the NVIDIA driver supports, as 12.4; None without a driver.
-        usable: Whether PyTorch finds a GPU.
-        on_host: Whether the kernel has an NVIDIA driver.
-        visible: ``CUDA_VISIBLE_DEVICES``.
-        capability: Compute capability of the GPU, as (9, 0).
-        kernels: Architectures in the build, as sm_90 and compute_90.
-    """
-
-    built_for: str | None
-    driver: str | None
-    usable: bool
-    on_host: bool = False
-    visible: str | None = None
-    capability: tuple[int, int] = (0, 0)
-    kernels: Sequence[str] = ()
+    built_for: str | None  # CUDA version of the PyTorch build, as 12.8; None for a CPU build
+    driver: str | None  # CUDA version that the NVIDIA driver supports, as 12.4
+    usable: bool  # whether PyTorch finds a GPU
+    on_host: bool = False  # whether the kernel has an NVIDIA driver
+    visible: str | None = None  # CUDA_VISIBLE_DEVICES
+    capability: tuple[int, int] = (0, 0)  # of the GPU, as (9, 0)
+    kernels: Sequence[str] = ()  # architectures in the build, as sm_90 and compute_90
 
 
 def check_device(settings: Settings) -> str:

@@ -20,14 +20,9 @@ _SAMPLE_BYTES = 4
 class Journal:
     """A folder with the results of the parts, each written atomically, and a file of their samples.
 
-    A part's key is a hash of how it was spoken and of the text up to its end. If the text is
-    edited, the parts before the edit remain valid. Parts are read and written in order.
-
-    Args:
-        made_by: Everything else that determines the samples: model and versions.
-
-    Raises:
-        CommandError: The folder holds parts of another speech.
+    A part's key is a hash of how it was spoken, of model and versions (``made_by``), and of the
+    text up to its end. If the text is edited, the parts before the edit remain valid. Parts are
+    read and written in order. Raises CommandError if the folder holds parts of another speech.
     """
 
     def __init__(self, folder: Path, job: SpeechJob, pieces: Sequence[str], made_by: str) -> None:
@@ -65,8 +60,7 @@ class Journal:
     def put(self, number: int, samples: Samples, result: SpeechResult) -> Samples:
         """Store a part; return its samples ``[N]``, mapped from the file.
 
-        Raises:
-            CommandFailed: It cannot be written.
+        Raises CommandFailed if it cannot be written.
         """
         begin, self._end = self._end, self._end + len(samples)
         about = {"key": self._keys[number], "begin": begin, "end": self._end}

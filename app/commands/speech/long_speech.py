@@ -24,15 +24,10 @@ def split_pieces(text: str) -> list[str]:
 
 
 class LongSpeechEngine(SpeechEngine):
-    """An engine that speaks each job piece by piece.
+    """An engine that speaks each job piece by piece."""
 
-    Attributes:
-        speech: The job that was submitted last.
-        journal: Where its finished parts are kept.
-    """
-
-    speech: "LongSpeech | None" = None
-    journal: Journal | None = None
+    speech: "LongSpeech | None" = None  # of the job that was submitted last
+    journal: Journal | None = None  # where its finished parts are kept
 
     def submit(self, job: SpeechJob) -> SpeechStream:
         """Return the chunks of a job, whose pieces are queued one after the other."""
@@ -44,15 +39,6 @@ class LongSpeech(SpeechStream):
     """Speaks the pieces of a text in order, each as a job that continues the one before.
 
     All jobs have one seed, so their codes and samples are those of one job with the whole text.
-
-    Args:
-        submit: Queues the job of a piece.
-
-    Attributes:
-        pieces: The text.
-        begun: Number of pieces that have been started.
-        restored: How many of the first of them an interrupted run had spoken.
-        audio_s: Seconds of sound so far.
     """
 
     def __init__(
@@ -65,8 +51,9 @@ class LongSpeech(SpeechStream):
         self.pieces: Sequence[str] = split_pieces(job.text)
         self._engine, self._submit, self._journal = engine, submit, journal
         self._whole, self._chain = job, JobChain(job)
-        self.begun = self.restored = 0
-        self.audio_s = 0.0
+        self.begun = 0  # pieces that have been started
+        self.restored = 0  # how many of the first of them an interrupted run had spoken
+        self.audio_s = 0.0  # of sound so far
         self._stream: SpeechStream | None = None
         self._plan: Plan | None = None
         self._chunks = self._speak()

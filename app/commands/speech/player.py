@@ -30,11 +30,7 @@ _FILE_PLAYER: Final = "afplay"  # of macOS; it does not read from a pipe
 
 
 def find_player() -> str:
-    """Return the name of the first installed player.
-
-    Raises:
-        CommandError: There is none.
-    """
+    """Return the name of the first installed player; raises CommandError without one."""
     names = [*_PLAYERS, _FILE_PLAYER]
     for name in names:
         if shutil.which(name):

@@ -27,11 +27,7 @@ _NOT_SENT = {"model"}  # here the path of a folder, there a name
 
 
 class SpeechClient:
-    """One run of `speak`.
-
-    Args:
-        form: Format of the file or of stdout.
-    """
+    """One run of `speak`, to a file or stdout of a format."""
 
     def __init__(
         self, client: httpx2.AsyncClient, options: SpeakOptions, text: str, form: AudioFormat

@@ -32,12 +32,10 @@ def check_subtitles(path: Path) -> None:
 
 
 def subtitles(words: Iterable[WordTimes], suffix: str, text: str = "") -> str:
-    """Return the content of a subtitle file: cues of at most two lines of 42 characters.
+    """Return a subtitle file, .srt or .vtt: cues of at most two lines of 42 characters.
 
-    Args:
-        words: Of the whole speech; those that the sound lacks are left out.
-        suffix: Of the file: `.srt` or `.vtt`.
-        text: What was spoken; tells which words are written without a space between them.
+    Words that the sound lacks are left out. The text that was spoken tells which words are written
+    without a space between them.
     """
     web = suffix.lower() == ".vtt"
     parts = ["WEBVTT\n"] if web else []

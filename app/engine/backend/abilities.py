@@ -22,11 +22,8 @@ def choose_level_0(
 ) -> SamplingParams:
     """Return ``params`` with `level_0` either `ar`, token by token, or `masked`.
 
-    ``moved`` are the knobs that the caller set to other values than the preset's.
-
-    Raises:
-        InvalidRequest: The model cannot draw masked, or a knob was moved that acts only with the
-            other method.
+    ``moved`` are the knobs that the caller set to other values than the preset's. Raises
+    InvalidRequest if the model cannot draw masked, or one of them acts only with the other method.
     """
     method = params.level_0
     if method == "auto":
@@ -69,11 +66,7 @@ def nar_plan(config: ModelConfig, params: SamplingParams) -> NarPlan:
 
 
 def check_alignment(config: ModelConfig) -> None:
-    """Refuse timestamps of a model of which no head is known to align.
-
-    Raises:
-        InvalidRequest: None is.
-    """
+    """Raise InvalidRequest for timestamps of a model of which no head is known to align."""
     if config.alignment is None:
         raise InvalidRequest(
             "no attention head of the loaded model is known to follow the text; `valle-serve"
@@ -89,11 +82,10 @@ def check_kept(
     params: SamplingParams,
     config: ModelConfig,
 ) -> None:
-    """Refuse to go on from a take of another text, or with what cannot be mixed with it.
+    """Raise InvalidRequest if a take cannot be gone on from.
 
-    Raises:
-        InvalidRequest: The text up to the cut differs, other levels are asked for, level 0 is not
-            drawn token by token, or no room is left for new frames.
+    That is, if the text up to the cut differs, other levels are asked for, level 0 is not drawn
+    token by token, or no room is left for new frames.
     """
     first = len(job.before.utterances) if job.before else 0
     if params.level_0 != "ar":
@@ -121,11 +113,7 @@ def check_kept(
 
 
 def check_windows(params: SamplingParams, moved: Collection[str], config: ModelConfig) -> None:
-    """Refuse knobs of NAR windows that would do nothing.
-
-    Raises:
-        InvalidRequest: The model needs no windows, or a context was set without windows.
-    """
+    """Raise InvalidRequest for windows that the model does not need, or a context without them."""
     if params.nar_window_frames:
         if config.nar_mask != "full":
             raise InvalidRequest(
@@ -140,11 +128,7 @@ def check_windows(params: SamplingParams, moved: Collection[str], config: ModelC
 
 
 def check_trained(params: SamplingParams, voice: Voice, config: ModelConfig) -> None:
-    """Refuse guidance that the model was not trained for, and knobs of a prompt it does not hear.
-
-    Raises:
-        InvalidRequest: It names the knob.
-    """
+    """Raise InvalidRequest for guidance without training, or knobs of an unheard prompt."""
     prompted = voice.audio is not None and config.max_prompt_frames > 0
     untrained = "the model was not trained for this guidance: {} must be 1"
     unprompted = "the model hears no prompt of this voice: {} must be false"

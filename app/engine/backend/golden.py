@@ -22,12 +22,7 @@ Speak = Callable[[SpeechJob], SpeechResult]
 
 
 class GoldenRequest(BaseModel):
-    """A request and the codes that it gives.
-
-    Attributes:
-        voice: A voice of the model; None is its default.
-        codes_sha256: Of all codes ``[T, K]`` in order, as little-endian int16.
-    """
+    """A request and the SHA-256 of its codes ``[T, K]`` in order, as little-endian int16."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -40,8 +35,7 @@ class GoldenRequest(BaseModel):
 def read_golden(folder: Path) -> Sequence[GoldenRequest]:
     """Return the golden requests of a model's folder; none where it has no such file.
 
-    Raises:
-        CheckpointError: The file is not valid.
+    Raises CheckpointError if the file is not valid.
     """
     path = folder / GOLDEN_FILE
     if not path.exists():

@@ -29,10 +29,8 @@ _RETRIES_S: Final = (1, 3, 9)
 def load_speech(options: ModelOptions, device: torch.device) -> SpeechModel:
     """Load a model, in the process and thread that will use it.
 
-    Raises:
-        CheckpointError: The weights are missing, damaged or not what their description says, or
-            there is no such head.
-        Unreachable: They are to be downloaded, and the hub does not answer.
+    Raises CheckpointError if weights are missing, damaged or not what their description says, or
+    there is no such head; Unreachable if they are to be downloaded, and the hub does not answer.
     """
     cache, alignment = Path(options.cache), options.alignment
     torch.set_num_threads(options.threads)

@@ -47,11 +47,8 @@ MOST_SPEAKERS = 8
 class Planner:
     """Plans jobs for one model. One thread only, but not one of the workers'.
 
-    Args:
-        text_process: Reads the texts; None: the calling thread does.
-
-    Raises:
-        CheckpointError: A voice's files, the vocabulary or the model's preset are not valid.
+    The text process reads the texts, or the calling thread. Raises CheckpointError if a voice's
+    files, the vocabulary or the model's preset are not valid.
     """
 
     def __init__(
@@ -113,14 +110,10 @@ class Planner:
     def plan(self, job: SpeechJob, on_piece: Callable[[], None] = lambda: None) -> Plan:
         """Resolve the knobs, find the voice, convert the text to phonemes; or refuse the job.
 
-        Reads nothing that the workers change, so it runs in a thread beside theirs.
-
-        Args:
-            on_piece: Called after each piece of the text; it may plan other jobs.
-
-        Raises:
-            InvalidRequest: The text or language is not for this model, the speech would last too
-                long, there is no such preset, knobs contradict, or the model cannot honour one.
+        Reads nothing that the workers change, so it runs in a thread beside theirs. ``on_piece`` is
+        called after each piece of the text; it may plan other jobs. Raises InvalidRequest if text
+        or language is not for this model, the speech would last too long, there is no such preset,
+        knobs contradict, or the model cannot honour one.
         """
         started_s, config = perf_counter(), self._config
         self._check_length(job.text)
@@ -181,8 +174,7 @@ class Planner:
     def encode(self, content: bytes) -> Codes:
         """Return the codes ``[T, K]`` of a recording, made ready as a voice's is.
 
-        Raises:
-            InvalidRequest: The audio cannot be read.
+        Raises InvalidRequest if the audio cannot be read.
         """
         import soxr
 

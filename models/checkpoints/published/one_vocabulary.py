@@ -46,10 +46,9 @@ def is_one_vocabulary(tensors: Mapping[str, Tensor]) -> bool:
 
 
 def check_description(path: Path) -> int | None:
-    """Check the ``config.json`` beside the file; return its number of heads, None without the file.
+    """Return the number of heads of the ``config.json`` beside the file; None without one.
 
-    Raises:
-        CheckpointError: It describes another architecture.
+    Raises CheckpointError if it describes another architecture.
     """
     if not path.is_file():
         return None
