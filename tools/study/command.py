@@ -51,10 +51,10 @@ class Study(ServerOptions):
     seeds: int = Field(1, ge=1, description="Takes of each sentence at each value.")
     voice: list[str] = Field([], description="Voices; default that of the server.")
     at_once: int = Field(8, ge=1, le=64, description="Takes that are spoken at a time.")
-    judge: list[str] = Field(
-        [],
+    judge: str = Field(
+        "",
         description='A command that is given a line {"text": ..., "sound": PATH} for each take, and'
-        ' writes a line of numbers for each: {"wer": 0.1}.',
+        ' writes a line of numbers for each: {"wer": 0.1}. Several are a line each.',
     )
     find: str | None = Field(
         None,
@@ -100,7 +100,8 @@ class Study(ServerOptions):
             for some in texts
         )  # fmt: skip
         async with self.open_client(keep=4 * self.at_once) as client:
-            session = speaking.StudySession(client, self.at_once, self.out, self.judge, self._tell)
+            judges = self.judge.splitlines()
+            session = speaking.StudySession(client, self.at_once, self.out, judges, self._tell)
             try:
                 await session.open()
                 if self.find is None:

@@ -145,17 +145,23 @@ def test_a_server_at_a_url_gives_the_table_of_a_model_here(tmp_path: Path, toy_s
     assert here == there
 
 
-def test_the_numbers_of_a_judge_are_columns(tmp_path: Path) -> None:
+def test_the_numbers_of_judges_are_columns_and_their_commands_may_have_commas(
+    tmp_path: Path,
+) -> None:
     judge = tmp_path / "judge.py"
     judge.write_text(
         "import json, sys, wave\n"
         "for line in sys.stdin:\n"
         "    asked = json.loads(line)\n"
         "    frames = wave.open(asked['sound']).getnframes()\n"
-        "    print(json.dumps({'letters': len(asked['text']), 'frames': frames}), flush=True)\n"
+        "    told = {'letters': len(asked['text']), 'frames': frames}\n"
+        "    names = sys.argv[1].split(', ')\n"
+        "    print(json.dumps({name: told[name] for name in names}), flush=True)\n"
     )
-    command = shlex.join([sys.executable, str(judge)])
-    for row in study(tmp_path / "out", "top_k=2,4", "--judge", command):
+    commands = [
+        shlex.join([sys.executable, str(judge), names]) for names in ("letters, frames", "letters")
+    ]
+    for row in study(tmp_path / "out", "top_k=2,4", "--judge", "\n".join(commands)):
         assert float(row["letters"]) == len(row["text"])
         assert float(row["frames"]) == pytest.approx(24_000 * float(row["seconds"]))
     assert not list((tmp_path / "out").glob("*.wav"))
