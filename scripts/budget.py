@@ -18,8 +18,8 @@ PRODUCT = ("app", "models", "samplers", "valle_serve")
 DOCUMENTED = (*PRODUCT, "cluster", "tools", "training", "benchmarks", "scripts", "examples")
 MOST_PARAMETERS = 6
 LIMITS = {
-    "lines": 38_020,
-    "code": 26_230,
+    "lines": 37_960,
+    "code": 26_200,
     "docstrings": 14.6,  # percent of the lines
     "tests": 42_600,
     "names": 0,  # class names that are there twice

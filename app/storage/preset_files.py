@@ -16,10 +16,9 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
-from samplers.knobs.conflicts import ConflictError
 from samplers.knobs.params import SamplingParams
 from samplers.knobs.presets import AUTO, PRESETS, Presets
-from samplers.knobs.resolve import resolve
+from samplers.knobs.resolve import ConflictError, resolve
 
 # A preset cannot set these two.
 OF_REQUESTS = ("preset", "seed")

@@ -8,14 +8,12 @@ from torch import Tensor
 
 from samplers.ar.effects import Effects
 from samplers.ar.state import RowInput
-from samplers.knobs.order import Order, arrange
+from samplers.knobs.steps import Order, arrange
 from samplers.ops.entropix import Decision
-from samplers.processors.batch_params import BatchParams
 from samplers.processors.draw import Drawer
 from samplers.processors.entropix import Entropix
-from samplers.processors.processor import LogitsProcessor
+from samplers.processors.processor import BatchParams, LogitsProcessor, Scores
 from samplers.processors.registry import BY_STEP, FIXED, lookback
-from samplers.processors.scores import Scores
 
 
 @dataclass(frozen=True)

@@ -18,10 +18,10 @@ from samplers.ar.sampler import ArSampler
 from samplers.ar.state import Host, RowInput, SlotTable
 from samplers.ar.trace import log_prob_of
 from samplers.knobs.features import FEATURES, is_on
-from samplers.knobs.order import STEPS, arrange
 from samplers.knobs.params import SamplingParams
+from samplers.knobs.steps import STEPS, arrange
 from samplers.ops import filters, penalties
-from samplers.ops.bounds import within
+from samplers.ops.rows import within
 from samplers.processors.registry import FIXED, MOVABLE, lookback
 
 

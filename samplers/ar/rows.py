@@ -8,11 +8,11 @@ from torch import Tensor
 from samplers.ar.pipeline import Pipeline
 from samplers.ar.state import Host, RowInput, SlotTable
 from samplers.knobs.features import is_guided
-from samplers.ops.bounds import within
 from samplers.ops.guidance import guide
 from samplers.ops.repeats import next_runs
+from samplers.ops.rows import within
 from samplers.processors.draw import DrawResult
-from samplers.processors.scores import Scores
+from samplers.processors.processor import Scores
 
 
 class StepRows:

@@ -20,8 +20,8 @@ from torch import Tensor
 
 from samplers.knobs.features import is_on
 from samplers.knobs.params import SamplingParams
-from samplers.ops.bounds import within
 from samplers.ops.repeats import runs_of
+from samplers.ops.rows import within
 from samplers.processors.registry import reads_runs
 
 NEVER = -(2**31)

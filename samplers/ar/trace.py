@@ -18,7 +18,7 @@ from samplers.ops.entropix import AttentionStatistics, Decision, moments
 from samplers.ops.filters import sanitise
 from samplers.ops.rows import Rows
 from samplers.processors.draw import DrawResult
-from samplers.processors.scores import Scores
+from samplers.processors.processor import Scores
 
 
 @dataclass(frozen=True)

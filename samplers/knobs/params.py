@@ -17,9 +17,8 @@ from samplers.knobs.entropix import EntropixKnobs
 from samplers.knobs.knob import KnobSet, knob
 from samplers.knobs.masked import MaskedKnobs
 from samplers.knobs.nar import NarKnobs
-from samplers.knobs.order import STEPS, OrderName, StepName
 from samplers.knobs.presets import AUTO
-from samplers.knobs.steps import MOST_CODES, StepKnobs
+from samplers.knobs.steps import MOST_CODES, STEPS, OrderName, StepKnobs, StepName
 
 _EACH_STEP = Field(max_length=len(STEPS), fail_fast=True)
 

@@ -1,12 +1,137 @@
-"""Resolving a request: what the caller set over the preset over the declared defaults."""
+"""Resolving a request: what the caller set over the preset over the declared defaults. Torch-free.
+
+If the caller set both knobs of a conflict, the request is refused; if the caller set one and a
+preset the other, the preset's is switched off.
+"""
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-from samplers.knobs.conflicts import settle
+from samplers.knobs.features import FEATURES, Feature
 from samplers.knobs.params import SamplingParams, off_value
 from samplers.knobs.presets import AUTO, PRESETS, Presets
+from samplers.knobs.steps import StepName, arrange
+
+
+class ConflictError(ValueError):
+    """Knobs that the caller set contradict each other; ``fields`` are their names."""
+
+    def __init__(self, fields: tuple[str, ...], reason: str) -> None:
+        super().__init__(f"{' and '.join(fields)}: {reason}")
+        self.fields = fields
+
+
+@dataclass(frozen=True)
+class Conflict:
+    """Two knobs, whether they contradict each other in given params, and why, for the message."""
+
+    knobs: tuple[str, str]
+    clash: Callable[[SamplingParams], bool]
+    reason: str
+
+
+def _both(left: str, right: str, params: SamplingParams) -> bool:
+    return FEATURES[left].on(params) and FEATURES[right].on(params)
+
+
+_TRUNCATION = [
+    name for name, one in FEATURES.items() if one.step is not None and one.group == "truncation"
+]
+"""The filters of the order."""
+
+_MOVED: frozenset[StepName] = frozenset(("temperature", "top_k", "top_p", "min_p"))
+"""The steps whose knobs entropix moves."""
+
+
+def _steps(params: SamplingParams) -> frozenset[StepName]:
+    return frozenset(arrange(params.sampler_order, temperature_last=False))
+
+
+def _left_out(feature: Feature, params: SamplingParams) -> bool:
+    return feature.on(params) and feature.step not in _steps(params)
+
+
+def _pairs(left: str, others: Iterable[str], reason: str) -> list[Conflict]:
+    knob = FEATURES[left].knob
+    return [Conflict((knob, FEATURES[r].knob), partial(_both, left, r), reason) for r in others]
+
+
+CONFLICTS: Sequence[Conflict] = (
+    *_pairs("mirostat_mode", _TRUNCATION, "mirostat chooses what is kept by itself"),
+    *_pairs(
+        "mirostat_mode",
+        ("xtc_probability", "ras"),
+        "both want the last word on what is drawn",
+    ),
+    *_pairs(
+        "greedy",
+        ("xtc_probability", "mirostat_mode", "ras", "entropix"),
+        "a greedy row has nothing to draw",
+    ),
+    *_pairs("entropix", ("mirostat_mode", "ras"), "both want the last word on what is drawn"),
+    *_pairs("entropix", ("min_temperature",), "both move the temperature"),
+    *_pairs(
+        "beam_width",
+        ("mirostat_mode", "xtc_probability", "ras", "entropix"),
+        "a beam search draws nothing",
+    ),
+    *_pairs("beam_width", ("greedy",), "a greedy row leaves nothing to search"),
+    *_pairs(
+        "best_of", ("greedy",), "a greedy row has nothing to draw: all candidates would be the same"
+    ),
+    *_pairs("best_of", ("beam_width", "branch"), "both choose between several hypotheses"),
+    *_pairs("backtrack", ("beam_width", "branch"), "both remove codes that were drawn"),
+    Conflict(
+        ("entropix", "sampler_order"),
+        lambda p: FEATURES["entropix"].on(p) and bool(_MOVED - _steps(p)),
+        "the order leaves out a step whose knob entropix moves",
+    ),
+    Conflict(
+        ("min_temperature", "temperature"),
+        lambda p: FEATURES["min_temperature"].on(p) and p.min_temperature > p.temperature,
+        "the lowest temperature is above the highest",
+    ),
+    Conflict(
+        ("temperature_last", "sampler_order"),
+        lambda p: (
+            p.temperature_last
+            and "temperature" not in arrange(p.sampler_order, temperature_last=False)
+        ),
+        "the order has no temperature to move",
+    ),
+    *(
+        Conflict(
+            (feature.knob, "sampler_order"),
+            partial(_left_out, feature),
+            "the order leaves this step out, which switches it off",
+        )
+        for feature in FEATURES.values()
+        if feature.step is not None
+    ),
+)
+
+
+def settle(params: SamplingParams, *, chosen: Collection[str]) -> tuple[str, ...]:
+    """Return the names of a preset's knobs to switch off, as they contradict knobs of the caller.
+
+    ``params`` are the caller's values over the preset's over the defaults; ``chosen`` the knobs
+    that the caller set.
+
+    Raises:
+        ConflictError: Both sides of a conflict come from the caller (or both from the preset).
+    """
+    losers: list[str] = []
+    for conflict in CONFLICTS:
+        if not conflict.clash(params):
+            continue
+        stays = [knob for knob in conflict.knobs if knob in chosen]
+        if len(stays) != 1:
+            raise ConflictError(conflict.knobs, conflict.reason)
+        losers += [knob for knob in conflict.knobs if knob not in stays]
+    return tuple(losers)
 
 
 class UnknownPreset(ValueError):

@@ -1,9 +1,23 @@
-"""The rows of dataclasses of tensors."""
+"""The rows of dataclasses of tensors, and the bounds of the numbers that tensors hold."""
 
+import math
 from dataclasses import fields, replace
 from typing import Any, Self, cast
 
+import torch
 from torch import Tensor
+
+ALL = 2**62
+"""A window or range that holds everything."""
+
+_LARGEST = torch.finfo(torch.float32).max
+
+
+def within(value: float) -> float:
+    """Return the nearest number that a float32 or int64 tensor can hold; infinity stays."""
+    if isinstance(value, int):
+        return max(-ALL, min(value, ALL))
+    return value if math.isinf(value) else max(-_LARGEST, min(value, _LARGEST))
 
 
 class Rows:

@@ -7,10 +7,8 @@ import torch
 
 from samplers.knobs.params import BannedSequence, SamplingParams
 from samplers.ops import penalties, repeats
-from samplers.ops.bounds import within
-from samplers.processors.batch_params import BatchParams
-from samplers.processors.processor import LogitsProcessor
-from samplers.processors.scores import Scores
+from samplers.ops.rows import within
+from samplers.processors.processor import BatchParams, LogitsProcessor, Scores
 
 
 class LogitBias(LogitsProcessor):

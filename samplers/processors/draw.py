@@ -16,9 +16,7 @@ from samplers.knobs.params import SamplingParams
 from samplers.ops import filters, mirostat, ras
 from samplers.ops.draw import Draw, categorical, greedy, without_replacement
 from samplers.ops.rows import Rows
-from samplers.processors.batch_params import BatchParams
-from samplers.processors.processor import HistoryReader
-from samplers.processors.scores import Scores
+from samplers.processors.processor import BatchParams, HistoryReader, Scores
 
 
 class Noise(NamedTuple):

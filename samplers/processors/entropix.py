@@ -24,9 +24,7 @@ from samplers.ops.entropix import (
     moments,
     state,
 )
-from samplers.processors.batch_params import BatchParams
-from samplers.processors.processor import LogitsProcessor
-from samplers.processors.scores import Scores
+from samplers.processors.processor import BatchParams, LogitsProcessor, Scores
 
 PREFIX = "entropix_"
 

@@ -6,10 +6,8 @@ import torch
 
 from samplers.knobs.params import SamplingParams
 from samplers.ops import penalties, repeats
-from samplers.ops.bounds import ALL
-from samplers.processors.batch_params import BatchParams
-from samplers.processors.processor import LogitsProcessor
-from samplers.processors.scores import Scores
+from samplers.ops.rows import ALL
+from samplers.processors.processor import BatchParams, LogitsProcessor, Scores
 
 
 class RepetitionPenalty(LogitsProcessor):

@@ -1,14 +1,144 @@
-"""The base class of what changes the scores between the model and the draw."""
+"""What changes the scores between the model and the draw: its base class, and what it reads."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass, field
 from typing import ClassVar, Self
 
+import torch
+from torch import Tensor
+
 from samplers.knobs.features import FEATURES, is_on
-from samplers.knobs.order import StepName
 from samplers.knobs.params import SamplingParams
-from samplers.ops.bounds import ALL
-from samplers.processors.batch_params import BatchParams
-from samplers.processors.scores import Scores
+from samplers.knobs.steps import StepName
+from samplers.ops import filters
+from samplers.ops.draw import uniform
+from samplers.ops.entropix import AttentionStatistics, Decision, SamplingTensors
+from samplers.ops.rows import ALL, Rows, within
+
+
+@dataclass(frozen=True)
+class BatchParams:
+    """The B rows that a processor is built for; ``silent`` are codes of silence, or None."""
+
+    params: Sequence[SamplingParams]
+    vocab_size: int
+    stop_token: int
+    device: torch.device
+    silent: Sequence[Tensor | None]
+
+    def take(self, rows: Sequence[int]) -> "BatchParams":
+        """Return the params of some rows."""
+        return BatchParams(
+            [self.params[row] for row in rows],
+            self.vocab_size,
+            self.stop_token,
+            self.device,
+            [self.silent[row] for row in rows],
+        )
+
+    def any(self, *features: str) -> bool:
+        """Return whether any row has any of these features on."""
+        return any(is_on(feature, params) for feature in features for params in self.params)
+
+    def is_on(self, feature: str) -> list[bool]:
+        """Return for each row whether it has a feature on."""
+        return [is_on(feature, params) for params in self.params]
+
+    def column(self, values: Sequence[float], dtype: torch.dtype | None = None) -> Tensor:
+        """Return a value a row, ``(B, 1)``, or the nearest that float32, int64 or bool can hold."""
+        held = [within(value) for value in values]
+        return torch.tensor(held, dtype=dtype, device=self.device)[:, None]
+
+    def knob(self, feature: str, neutral: float) -> Tensor:
+        """Return the knob of a feature, ``(B, 1)``; ``neutral``, where off, changes nothing."""
+        name = FEATURES[feature].knob
+        return self.column([
+            getattr(p, name) if is_on(feature, p) else neutral for p in self.params
+        ])
+
+    def flags(self, values: Sequence[bool]) -> Tensor | None:
+        """Return one truth value a row as ``(B, 1)`` bool; None if all are false."""
+        return self.column(values) if any(values) else None
+
+    @property
+    def protected(self) -> Tensor | None:
+        """The codes that filters must keep, ``(B, V)`` bool: the stop, under `protect_stop`."""
+        if not any(params.protect_stop for params in self.params):
+            return None
+        table = torch.zeros(len(self.params), self.vocab_size, dtype=torch.bool)
+        table[:, self.stop_token] = torch.tensor([params.protect_stop for params in self.params])
+        return table.to(self.device)
+
+
+@dataclass
+class Scores(Rows):
+    """What the processors read and change; B rows, V codes, W columns of history."""
+
+    logits: Tensor  # (B, V) float32, as the processors so far left them; -inf is excluded
+    lengths: Tensor  # (B, 1) int64, frames drawn
+    recent: Tensor  # (B, W) int64, the history, newest first, -1 before its beginning
+    # as `recent`, but what penalties count: with `penalty_includes_prompt` the codes of the voice's
+    # prompt come before the history
+    counted: Tensor
+    runs: Tensor  # (B, W) int64 of `samplers.ops.repeats.runs_of` over `counted`
+    keys: Tensor  # (B, 1) int64, key of each row's random stream
+    attempts: Tensor  # (B, 1) int64, how often each row was rewound
+    _: KW_ONLY
+    limits: Tensor | None = None  # (B, 1) int64, how many frames each row may have
+    # statistics of the model's attention; entropix needs them
+    attention: AttentionStatistics | None = None
+    mu: Tensor | None = None  # (B, 1) float32 bits, mirostat's state; None if no row has it on
+    # (B, 1) int64, the frame at which entropix last paused or branched; None if no row may
+    last_act: Tensor | None = None
+    # (B, 1) float32, the temperature that was divided by, 0 where greedy
+    divisor: Tensor | None = None
+    # temperature, top_p, top_k and min_p as entropix adjusted them; None without it
+    adjusted: SamplingTensors | None = None
+    decision: Decision | None = None  # what else entropix decided; None without it
+    _ordered: Tensor | None = field(default=None, init=False, repr=False)
+    _floors: list[Tensor] = field(default_factory=list, init=False, repr=False)
+
+    @property
+    def ordered(self) -> Tensor:
+        """The logits sorted, largest first, ``(B, V)``; cached for filters that follow."""
+        if self._ordered is None:
+            self._ordered = filters.descending(self.logits)
+        for floor in self._floors:
+            self._ordered = filters.keep_from(self._ordered, floor)
+        self._floors.clear()
+        return self._ordered
+
+    @property
+    def best(self) -> Tensor:
+        """The largest logit of each row, ``(B, 1)``."""
+        if self._ordered is None:
+            return self.logits.amax(-1, keepdim=True)
+        return self._ordered[:, :1]  # which no floor excludes
+
+    def replace(self, logits: Tensor) -> None:
+        """Set the logits, ``(B, V)`` float32, and forget the sorted ones."""
+        self.logits, self._ordered = logits, None
+        self._floors.clear()
+
+    def keep_from(self, floor: Tensor) -> None:
+        """Exclude logits below a ``(B, 1)`` floor; sorted ones stay sorted, when next asked for."""
+        self.logits = filters.keep_from(self.logits, floor)
+        if self._ordered is not None:
+            self._floors.append(floor)
+
+    def noise(self, draw: Tensor | int, width: int) -> Tensor:
+        """Return uniform noise for the next code, ``(B, width)``; each `Draw` has its own."""
+        return uniform(self.keys, width, step=self.lengths, attempt=self.attempts, draw=draw)
+
+    def knob(self, name: str, own: Tensor) -> Tensor:
+        """Return a knob of `SamplingTensors`, ``(B, 1)``: as entropix adjusted it, else ``own``."""
+        value: Tensor = own if self.adjusted is None else getattr(self.adjusted, name)
+        return value
+
+    def ones(self) -> Tensor:
+        """Return ``(B, 1)`` float32 ones on the device of the scores."""
+        return torch.ones(self.lengths.shape, dtype=torch.float32, device=self.logits.device)
 
 
 class HistoryReader:
@@ -26,7 +156,7 @@ class HistoryReader:
 
     @classmethod
     def lookback(cls, params: SamplingParams) -> int:  # noqa: ARG003
-        """Return how many of the newest codes it reads in a row; `samplers.ops.bounds.ALL`: all."""
+        """Return how many of the newest codes it reads in a row; `samplers.ops.rows.ALL`: all."""
         return ALL if cls.reads_runs else 0
 
 

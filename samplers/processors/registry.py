@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 
-from samplers.knobs.order import STEPS, StepName
 from samplers.knobs.params import SamplingParams
+from samplers.knobs.steps import STEPS, StepName
 from samplers.processors import bans, penalties, truncation
 from samplers.processors.draw import RepetitionAware
 from samplers.processors.entropix import Entropix
@@ -41,7 +41,7 @@ BY_STEP: Mapping[StepName, tuple[type[LogitsProcessor], ...]] = {
 
 
 def lookback(params: SamplingParams) -> int:
-    """Return how many of a row's newest codes its processors read; `bounds.ALL` is all."""
+    """Return how many of a row's newest codes its processors read; `rows.ALL` is all."""
     return max((one.lookback(params) for one in _READERS if one.acts_on(params)), default=0)
 
 

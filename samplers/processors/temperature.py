@@ -4,9 +4,7 @@ import torch
 
 from samplers.knobs.features import is_on
 from samplers.ops import temperature as temperatures
-from samplers.processors.batch_params import BatchParams
-from samplers.processors.processor import LogitsProcessor
-from samplers.processors.scores import Scores
+from samplers.processors.processor import BatchParams, LogitsProcessor, Scores
 
 
 class Temperature(LogitsProcessor):

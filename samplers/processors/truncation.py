@@ -6,9 +6,7 @@ import torch
 
 from samplers.ops import filters
 from samplers.ops.draw import Draw
-from samplers.processors.batch_params import BatchParams
-from samplers.processors.processor import LogitsProcessor
-from samplers.processors.scores import Scores
+from samplers.processors.processor import BatchParams, LogitsProcessor, Scores
 
 
 class TopNSigma(LogitsProcessor):

@@ -15,7 +15,7 @@ from samplers.knobs.params import SamplingParams
 from samplers.ops import stuck as backtrack
 from samplers.ops.draw import Draw, Stage, categorical, stream_key, uniform
 from samplers.processors.draw import Drawer
-from samplers.processors.scores import Scores
+from samplers.processors.processor import Scores
 from samplers.processors.truncation import Xtc
 from tests.samplers.reference.harness import (
     Case,

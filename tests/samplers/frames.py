@@ -6,7 +6,7 @@ from torch import Tensor
 from samplers.knobs.params import SamplingParams
 from samplers.nar import kind_of, pack, row_of, sample_nar
 from samplers.ops import guidance
-from samplers.ops.bounds import within
+from samplers.ops.rows import within
 
 
 def draw_frames(

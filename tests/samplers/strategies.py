@@ -8,8 +8,8 @@ import torch
 from hypothesis import strategies as st
 from torch import Tensor
 
-from samplers.knobs.order import ORDERS
 from samplers.knobs.params import SamplingParams
+from samplers.knobs.steps import ORDERS
 
 # In the vocabulary of the tests, outside it, and beyond any tensor.
 CODES = st.integers(-2, 20) | st.sampled_from([2**63, -(10**30)])

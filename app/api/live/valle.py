@@ -28,7 +28,7 @@ from app.audio.formats import AudioFormat, file_rate_hz
 from app.engine.errors import InvalidRequest, SpeechError
 from app.engine.interface import Plan
 from app.engine.job import SpeechResult, WordTimes
-from samplers.knobs.needs import idle_knobs
+from samplers.knobs.features import idle_knobs
 
 PROTOCOL: Final = "valle.speech.v1"
 """The WebSocket subprotocol."""

@@ -21,7 +21,7 @@ from app.api.reports.recent import Failure, Outcome, RequestReport, SpeechReport
 from app.engine.job import STOPPED, SpeechJob, SpokenUtterance, TraceColumns
 from models.text.warnings import warnings_of
 from samplers.ar.trace import TOPS, entries
-from samplers.knobs.needs import doubts
+from samplers.knobs.features import doubts
 
 _ROWS = 64
 """Rows of a list in one piece."""

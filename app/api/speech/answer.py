@@ -51,7 +51,7 @@ from app.engine.job import AudioChunk, Codes, SpeechJob, SpeechResult, Utterance
 from app.engine.serving.running import SpeechStream
 from app.settings import Settings
 from models.text.warnings import warnings_of
-from samplers.knobs.needs import doubts, idle_knobs
+from samplers.knobs.features import doubts, idle_knobs
 from samplers.knobs.params import SamplingParams
 
 log = logging.getLogger(__name__)

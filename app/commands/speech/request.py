@@ -17,7 +17,7 @@ from app.commands.speech.options import SpeakOptions
 from app.commands.speech.player import Player, find_player
 from app.commands.speech.subtitles import subtitles
 from app.engine.job import WordTimes
-from samplers.knobs.needs import idle_knobs
+from samplers.knobs.features import idle_knobs
 from samplers.knobs.params import SamplingParams
 
 _PATH = "/v1/audio/speech"

@@ -34,11 +34,10 @@ from models.text.pronunciations import PronunciationError
 from models.text.words import WordSpan
 from models.voices.recording import MAX_AUDIO_S, RecordingError, read_recording
 from models.voices.voice import BuiltinVoices, PromptCodes, Voice
-from samplers.knobs.conflicts import ConflictError
 from samplers.knobs.features import rows_needed
 from samplers.knobs.params import SamplingParams
 from samplers.knobs.presets import AUTO
-from samplers.knobs.resolve import UnknownPreset, look_up, resolve
+from samplers.knobs.resolve import ConflictError, UnknownPreset, look_up, resolve
 
 MOST_SPEAKERS = 8
 """Voices that one text may name: each may have to be encoded."""

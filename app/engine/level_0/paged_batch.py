@@ -25,8 +25,8 @@ from models.stack.paged_passes import Placed
 from models.valle import Valle
 from samplers.ar.plain import Kind, PlainRow, kind_of, light_row, light_width, plain_row
 from samplers.ar.state import Host
-from samplers.ops.bounds import within
 from samplers.ops.entropix import AttentionStatistics
+from samplers.ops.rows import within
 
 RESULTS = 3
 """Columns of the results: the code, its log-probability in nats, and whether the logits had NaN."""

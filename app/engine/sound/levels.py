@@ -29,7 +29,7 @@ from models.stack.slot_cache import SlotCache
 from models.valle import Valle
 from samplers.knobs.features import is_guided
 from samplers.nar import kind_of, pack, row_of
-from samplers.ops.bounds import within
+from samplers.ops.rows import within
 
 
 class Levels:

@@ -18,7 +18,7 @@ from fastapi import FastAPI
 from app.main import create_app
 from app.settings import Settings
 from models.config import AlignmentHead
-from samplers.knobs.needs import needs_of
+from samplers.knobs.features import needs_of
 from samplers.knobs.params import SamplingParams
 from tests.app.tools.serving import served
 from tests.toy.make_toy import MODEL, make

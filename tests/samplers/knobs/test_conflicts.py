@@ -4,11 +4,10 @@ from typing import Any
 
 import pytest
 
-from samplers.knobs.conflicts import CONFLICTS, ConflictError, settle
 from samplers.knobs.features import FEATURES
-from samplers.knobs.order import ORDERS
 from samplers.knobs.params import SamplingParams, off_value
-from samplers.knobs.resolve import resolve
+from samplers.knobs.resolve import CONFLICTS, ConflictError, resolve, settle
+from samplers.knobs.steps import ORDERS
 
 
 @pytest.mark.parametrize(

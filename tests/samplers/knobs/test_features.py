@@ -12,8 +12,8 @@ from samplers.knobs.features import (
     rewindable,
     rows_needed,
 )
-from samplers.knobs.order import STEPS
 from samplers.knobs.params import SamplingParams, hints, off_value
+from samplers.knobs.steps import STEPS
 
 
 def test_every_knob_with_an_off_value_is_a_feature_that_is_off_there() -> None:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from samplers.knobs.needs import doubts, idle_knobs, needs_of
+from samplers.knobs.features import doubts, idle_knobs, needs_of
 from samplers.knobs.params import SamplingParams, hints, off_value
 from samplers.knobs.resolve import resolve
 

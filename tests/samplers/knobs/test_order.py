@@ -9,8 +9,8 @@ from pydantic import ValidationError
 
 from samplers.ar.pipeline import Pipeline
 from samplers.ar.state import RowInput
-from samplers.knobs.order import ORDERS, OrderName, arrange
 from samplers.knobs.params import SamplingParams
+from samplers.knobs.steps import ORDERS, OrderName, arrange
 from tests.samplers.reference.harness import (
     assert_probs,
     chain_params,

@@ -9,8 +9,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from samplers.knobs.order import StepName
 from samplers.knobs.params import SamplingParams
+from samplers.knobs.steps import StepName
 from samplers.ops import filters
 from tests.samplers.reference.harness import Case, assert_probs, kept, load, run, stack
 

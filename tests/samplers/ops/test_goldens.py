@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 import pytest
 import torch
 
-from samplers.knobs.order import StepName
 from samplers.knobs.params import SamplingParams
 from samplers.knobs.presets import PRESETS
+from samplers.knobs.steps import StepName
 from tests.samplers.reference.harness import (
     FILTERS,
     Case,

@@ -13,7 +13,7 @@ from samplers.knobs.params import SamplingParams
 from samplers.ops.draw import Draw, Stage, categorical, stream_key
 from samplers.ops.entropix import Decision, State
 from samplers.processors.draw import DrawResult, Noise, Redraw
-from samplers.processors.scores import Scores
+from samplers.processors.processor import Scores
 from tests.samplers.reference.harness import make_batch
 from tests.samplers.statistics import chi_square, rejected
 

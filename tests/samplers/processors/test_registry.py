@@ -3,9 +3,9 @@
 import pytest
 
 from samplers.knobs.features import FEATURES
-from samplers.knobs.order import STEPS
 from samplers.knobs.params import BannedSequence, SamplingParams
-from samplers.ops.bounds import ALL
+from samplers.knobs.steps import STEPS
+from samplers.ops.rows import ALL
 from samplers.processors.processor import LogitsProcessor
 from samplers.processors.registry import BY_STEP, FIXED, MOVABLE, lookback, reads_runs
 

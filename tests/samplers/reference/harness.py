@@ -12,14 +12,13 @@ from torch import Tensor
 from samplers.ar.sampler import ArSampler
 from samplers.ar.state import Host, RowInput, SlotTable
 from samplers.ar.trace import Trace, columns, entries
-from samplers.knobs.order import StepName
 from samplers.knobs.params import SamplingParams
+from samplers.knobs.steps import StepName
 from samplers.ops.draw import Stage, stream_key
 from samplers.ops.entropix import AttentionStatistics
 from samplers.ops.repeats import runs_of
-from samplers.processors.batch_params import BatchParams
+from samplers.processors.processor import BatchParams, Scores
 from samplers.processors.registry import BY_STEP
-from samplers.processors.scores import Scores
 
 Case = Mapping[str, Any]
 

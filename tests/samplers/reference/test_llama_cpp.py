@@ -6,8 +6,8 @@ from typing import Any
 
 import torch
 
-from samplers.knobs.order import StepName
 from samplers.knobs.params import SamplingParams
+from samplers.knobs.steps import StepName
 from samplers.ops import filters, penalties
 from tests.samplers.reference.harness import Case, kept, load, newest_first, run
 

@@ -26,8 +26,8 @@ from app.engine.playback import Playback
 from app.engine.utterance import UtteranceInput
 from models.checkpoints import CheckpointError
 from models.codecs.encodec import Encodec
-from samplers.knobs.conflicts import ConflictError
 from samplers.knobs.params import SamplingParams
+from samplers.knobs.resolve import ConflictError
 from tests.app.engine.decoding import decode_utterance
 from tests.toy.make_toy import MODEL, make
 
