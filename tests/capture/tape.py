@@ -29,40 +29,23 @@ Recorded = Callable[[], object]
 
 
 class Queued(NamedTuple):
-    """One operator as it was queued.
-
-    Attributes:
-        operator: An overload of ``torch.ops``.
-        args: As it was called.
-        kwargs: As it was called.
-        outputs: What it returned: a replay writes into those tensors that it made.
-    """
+    """One operator, of ``torch.ops``, as it was queued."""
 
     operator: Any
     args: Sequence[Any]
     kwargs: Mapping[str, Any]
-    outputs: Sequence[Tensor]
+    outputs: Sequence[Tensor]  # a replay writes into those that it made
 
 
 class Tape:
-    """Records functions; takes the place of `models.cuda.graphs.Recorder`.
-
-    Attributes:
-        sizes: How many operators each recording holds; views are not among them.
-        plays: How often any of them was played.
-    """
+    """Records functions; takes the place of `models.cuda.graphs.Recorder`."""
 
     def __init__(self, *_: Any) -> None:
-        """Begin with nothing recorded."""
-        self.sizes: list[int] = []
+        self.sizes: list[int] = []  # operators of each recording, views left out
         self.plays = 0
 
     def record(self, function: Recorded, *, warm_ups: int = 0) -> Play:
-        """Return what plays a function.
-
-        Args:
-            function: Works on tensors that stay where they are.
-            warm_ups: How often it is called first, as a GPU needs it.
+        """Return what plays a function of tensors that stay where they are.
 
         Raises:
             NotCaptureSafe: The function would wait for the device.
@@ -88,16 +71,11 @@ class Tape:
 
 
 class _Recording(TorchDispatchMode):
-    """Notes the operators that run within the context.
-
-    Attributes:
-        queue: They, in order, but for views and allocations.
-        temporaries: The memory that they were given, or made.
-    """
+    """Notes the operators that run within the context, and the memory that they make."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.queue: list[Queued] = []
+        self.queue: list[Queued] = []  # in order, but for views and allocations
         self.temporaries: list[torch.UntypedStorage] = []
         self._made: set[int] = set()
         self._before: dict[int, tuple[torch.UntypedStorage, torch.UntypedStorage]] = {}
@@ -141,11 +119,7 @@ def _spoil(temporaries: Sequence[torch.UntypedStorage]) -> None:
 
 
 def _run(queued: Queued) -> None:
-    """Run an operator again.
-
-    Raises:
-        AssertionError: Its result has another shape: it depends on contents.
-    """
+    """Run an operator again; its result has another shape only if that depends on contents."""
     results = _tensors(queued.operator(*queued.args, **queued.kwargs))
     for output, result in zip(queued.outputs, results, strict=False):
         if _address(output) == _address(result):

@@ -1,4 +1,7 @@
-"""The tape is a CUDA graph: the same memory, the same numbers, and never the function."""
+"""The tape is a CUDA graph: the same memory, the same numbers, and never the function.
+
+Every test that plays from one says more of it: equal results, seeded faults that show.
+"""
 
 import pytest
 import torch
@@ -9,70 +12,28 @@ from tests.capture.watch import NotCaptureSafe
 pytestmark = pytest.mark.usefixtures("without_gradients")
 
 
-def test_a_replay_reads_what_is_in_memory_then_and_calls_nothing() -> None:
-    given, result, calls = torch.zeros(3), torch.zeros(3), []
+def test_a_play_runs_operators_on_what_is_in_memory_then_with_the_hosts_recorded_numbers() -> None:
+    given, state, result = torch.zeros(2, 3), torch.ones(4), torch.zeros(3)
+    host, buffers, calls, tape = [1.0], {"x": torch.zeros(3)}, list[int](), Tape()
 
     def function() -> None:
         calls.append(1)
-        result.copy_((given * 2).exp())
+        state[1:3].add_(host[0])
+        first, second = (given * 2).unbind()  # views of an intermediate result
+        result.copy_(first * second + buffers["x"])
 
-    play = Tape().record(function)
-    given.copy_(torch.tensor([1.0, 2.0, 3.0]))
-    play()
-
-    assert torch.equal(result, (given * 2).exp())
-    assert len(calls) == 1
-
-
-def test_recording_writes_nothing() -> None:
-    kept = torch.ones(4)
-    view = kept[1:3]
-
-    Tape().record(lambda: view.add_(1))
-
-    assert kept.tolist() == [1, 1, 1, 1]
-
-
-def test_a_number_of_the_host_and_the_tensor_that_was_there_are_baked_in() -> None:
-    host, buffers, result = [1.0], {"x": torch.zeros(1)}, torch.zeros(2)
-
-    def function() -> None:
-        result[:1].fill_(host[0])
-        result[1:].copy_(buffers["x"] + 1)
-
-    play = Tape().record(function)
-    host[0], buffers["x"] = 7.0, torch.full((1,), 5.0)
-    play()
-
-    assert result.tolist() == [1.0, 1.0]
-
-
-def test_views_of_intermediate_results_follow_them() -> None:
-    given, result = torch.zeros(2, 3), torch.zeros(3)
-
-    def function() -> None:
-        first, second = (given + 1).unbind()
-        result.copy_(first * second)
-
-    play = Tape().record(function)
+    play = tape.record(function, warm_ups=1)
+    assert (len(calls), state.tolist()) == (2, [1, 2, 2, 1])  # recording writes nothing
     given.copy_(torch.arange(6.0).view(2, 3))
-    play()
-
-    assert result.tolist() == [1 * 4, 2 * 5, 3 * 6]
+    host[0], buffers["x"] = 7.0, torch.full((3,), 5.0)
+    for _ in range(3):
+        play()
+    assert result.tolist() == [0 * 6, 2 * 8, 4 * 10]
+    assert (len(calls), state.tolist()) == (2, [1, 5, 5, 1])
+    assert (tape.sizes, tape.plays) == ([5], 3)
 
 
 def test_a_wait_cannot_be_recorded() -> None:
     given = torch.ones(1)
     with pytest.raises(NotCaptureSafe):
         Tape().record(lambda: given.mul_(given.item()))
-
-
-def test_a_warm_up_runs_its_recording_is_counted_and_state_advances_with_every_play() -> None:
-    state, tape = torch.zeros(1), Tape()
-    play = tape.record(lambda: state.add_(1).mul_(2), warm_ups=1)
-    assert state.item() == 2
-    assert tape.sizes == [2]
-    for _ in range(3):
-        play()
-    assert state.item() == 30
-    assert tape.plays == 3

@@ -42,23 +42,13 @@ class NotCaptureSafe(AssertionError):
 
 
 class Watch:
-    """Counts, or refuses, every wait for a device.
-
-    Attributes:
-        waits: How often each kind of call was met, by ``name @ file:line`` of its caller.
-        operators: How often each operator ran, by its name with overload.
-    """
+    """Counts every wait for a device, or raises `NotCaptureSafe` at the first."""
 
     def __init__(self, mode: Literal["count", "raise"] = "raise") -> None:
-        """Watch nothing yet.
-
-        Args:
-            mode: Whether a wait is counted alone, or raises `NotCaptureSafe` too.
-        """
         self._raises = mode == "raise"
         self.inside = 0  # an operator: what one of ours does on a CPU is a kernel's own matter
-        self.waits: Counter[str] = Counter()
-        self.operators: Counter[str] = Counter()
+        self.waits: Counter[str] = Counter()  # by ``name @ file:line`` of the caller
+        self.operators: Counter[str] = Counter()  # by name with overload
 
     @contextmanager
     def on(self) -> Iterator["Watch"]:
@@ -67,22 +57,22 @@ class Watch:
             yield self
 
     def note(self, what: str) -> None:
-        """Note a wait.
-
-        Raises:
-            NotCaptureSafe: If the mode is ``raise``.
-        """
+        """Count a wait, or raise `NotCaptureSafe`."""
         place = _caller()
         self.waits[f"{what} @ {place}"] += 1
         if self._raises:
             raise NotCaptureSafe(f"{what} waits for the device at {place}")
 
 
-class _Functions(TorchFunctionMode):
+class _Mode:
+    """What both modes have: whom they tell."""
+
     def __init__(self, watch: Watch) -> None:
         super().__init__()
         self._watch = watch
 
+
+class _Functions(_Mode, TorchFunctionMode):
     def __torch_function__(
         self,
         func: Callable[..., Any],
@@ -96,11 +86,7 @@ class _Functions(TorchFunctionMode):
         return func(*args, **(kwargs or {}))
 
 
-class _Operators(TorchDispatchMode):
-    def __init__(self, watch: Watch) -> None:
-        super().__init__()
-        self._watch = watch
-
+class _Operators(_Mode, TorchDispatchMode):
     def __torch_dispatch__(
         self,
         func: Any,

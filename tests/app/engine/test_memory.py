@@ -18,18 +18,12 @@ from app.engine.memory import (
     pool_bytes,
     prefix_bytes,
 )
-from app.engine.sound.alignment import Decoded
-from app.engine.sound.decoder import SoundDecoder
-from app.engine.utterance import UtteranceInput
 from benchmarks.card.step_cost import META, meta_model
 from benchmarks.model.published import published_config
-from models.checkpoints import load_speech_model
 from models.config import ModelConfig
-from models.prefix_cache import VoiceKey
 from models.stack.paged_cache import PagedCache, PagePool
 from models.valle import Valle
 from samplers.knobs.params import SamplingParams
-from tests.app.engine.sound.sessions import codes_in
 
 BF16 = torch.bfloat16
 PROMPT, SYMBOLS, RATE_HZ = 225, 70, 75.0
@@ -124,33 +118,3 @@ def test_a_job_waits_until_those_that_run_leave_it_room(synthesizer: Synthesizer
     assert not fits(one, [one, one], pool, config, RATE_HZ)
     small = PagePool(config, 1, dtype=BF16, device=META)
     assert fits(one, [], small, config, RATE_HZ)
-
-
-def test_utterances_in_pages_have_the_codes_of_those_with_their_own_memory(toy: Any) -> None:
-    speech = load_speech_model(toy, torch.device("cpu"))
-    prompt = torch.randint(512, (70, speech.model.config.levels))
-    inputs = UtteranceInput(
-        [1, 10, 20, 30, 2], SamplingParams(nar_cfg_strength=2.0), 1, 0, 100, prompt=prompt,
-        voice=VoiceKey(None, "one", 0),
-    )  # fmt: skip
-    codes = torch.randint(512, (90,), generator=torch.Generator().manual_seed(0))
-    decoder = SoundDecoder(speech, lambda: make_pool(speech.model, 64 << 20))
-    alone = SoundDecoder(speech).begin(inputs)
-    pool = decoder.pool
-    assert pool is not None
-    first, second = decoder.begin(inputs), decoder.begin(inputs)
-    made: list[list[Decoded]] = [[], [], []]
-    for part in (*codes.split(20), codes[:0]):
-        for stream, own in zip((first, second, alone), made, strict=True):
-            stream.feed(part, not len(part))
-            own += stream
-    drawn = [codes_in(own) for own in made]
-    assert torch.equal(drawn[0], drawn[2])
-    assert torch.equal(drawn[1], drawn[2])
-
-    used = pool.used_bytes
-    del first, second, stream
-    assert 0 < pool.used_bytes < used  # the voice is kept
-    decoder.clear_cache()
-    assert pool.used_bytes == 0
-    assert decoder.pool is None

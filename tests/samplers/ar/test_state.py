@@ -1,6 +1,7 @@
 """Rows of one table: each is drawn as if it had been alone all the time, in a new table."""
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,7 +24,7 @@ from tests.samplers.ar.rows import (
     leaning,
     logits_of,
 )
-from tests.samplers.reference.harness import attention, codes_of, entries_of
+from tests.samplers.reference.harness import attention, codes_of
 
 PARAMS = [
     *MIXED,
@@ -185,33 +186,48 @@ def test_what_is_remembered_of_a_row_is_not_changed_by_the_next_in_its_slot() ->
     assert [one.tolist() for one in memory] == before
 
 
-@pytest.mark.parametrize(
-    "knobs",
-    [
-        {"dry_multiplier": 1.0, "dry_allowed_length": 1},
-        {"dry_multiplier": 1.0, "dry_allowed_length": 1, "penalty_includes_prompt": True},
-        {"repetition_penalty": 1.5, "penalty_includes_prompt": True},
-        {"frequency_penalty": 1.0, "no_repeat_ngram_size": 9},
-    ],
-)
-def test_a_fork_goes_on_as_a_row_that_drew_the_other_code(knobs) -> None:
-    forked, straight = sampler_of(), sampler_of()
-    for sampler, codes in ((forked, (1, 2, 3, 1, 2)), (straight, (1, 2, 3, 1, 4))):
-        sampler.join([0], RowInput(SamplingParams(**knobs), 1, 30, prompt=PROMPT))
+HISTORY = PROMPT.tolist()
+PENALTIES: dict[str, dict[str, Any]] = {
+    "repetition": {"repetition_penalty": 4.0, "repetition_penalty_window": 6},
+    "whole history": {"repetition_penalty": 4.0, "repetition_penalty_window": 0},
+    "frequency": {"frequency_penalty": 2.0},
+    "presence": {"presence_penalty": 2.0},
+    "dry": {"dry_multiplier": 3.0, "dry_allowed_length": 1},
+    "ngram": {"no_repeat_ngram_size": 2},
+}
+
+
+def draw(sampler: ArSampler, row: int = 0, first: int = 0) -> list[int]:
+    """Draw from logits that change at every frame, so that greedy does not loop."""
+    rows = len(sampler.active)
+    told = (logits_of(t, 0).expand(rows, -1) for t in range(first, 12))
+    return [int(sampler.step(one)[row]) for one in told]
+
+
+@pytest.mark.parametrize("knobs", PENALTIES.values(), ids=PENALTIES)
+def test_codes_count_alike_whether_drawn_given_or_forked_also_after_a_rewind(knobs) -> None:
+    params = SamplingParams(temperature=0.0, ban_tokens=(STOP,), **knobs)
+    counting = params.model_copy(update={"penalty_includes_prompt": True})
+
+    def begun(one: SamplingParams, prompt: Tensor | None, *codes: int) -> ArSampler:
+        sampler = sampler_of()
+        sampler.join([0], RowInput(one, 1, 30, prompt=prompt))
         for code in codes:
-            sampler.step(leaning(code, against=-60))
-    forked.fork(0, 3, 5, 4, 1)
-    assert [codes_of(forked, slot) for slot in (0, 3)] == [[1, 2, 3, 1, 2], [1, 2, 3, 1, 4]]
-    traces = Trace(), Trace()
-    for number in range(3):  # what a row may draw is a function of its codes
-        forked.step(logits_of(number, 0).expand(2, VOCAB), traces[0])
-        straight.step(logits_of(number, 0)[None], traces[1])
-        found, wanted = entries_of(traces[0], 1)[-1], entries_of(traces[1], 0)[-1]
-        for name in ("frame", "attempt", "entropy_bits", "changed", "stop_rank"):
-            assert found[name] == wanted[name], name
-        for sampler, slot in ((forked, 3), (straight, 0)):
-            sampler.step(leaning(7, against=-60).expand(len(sampler.active), VOCAB))
-            sampler.rewind(slot, 5)
+            assert int(sampler.step(leaning(code, against=-1e6))) == code
+        return sampler
+
+    given, drawn = begun(counting, PROMPT), begun(params, None, *HISTORY)
+    expected = draw(drawn)
+    assert draw(given) == expected
+    assert codes_of(given, 0) == expected  # the prompt is no speech
+    assert expected != draw(begun(params, None))  # every penalty has something to change
+    for length in (7, 0, 11):
+        given.rewind(0, length)
+        assert draw(given, first=length) == expected[length:]
+    forked = begun(counting, PROMPT[:2], HISTORY[2], 5)
+    forked.fork(0, 3, 1 + 1, HISTORY[3], 1)
+    assert [codes_of(forked, slot) for slot in (0, 3)] == [[HISTORY[2], 5], HISTORY[2:]]
+    assert draw(forked, row=1) == expected
 
 
 def test_forks_with_other_numbers_draw_otherwise_and_the_row_itself_as_before() -> None:

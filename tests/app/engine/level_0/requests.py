@@ -11,7 +11,7 @@ from torch import Tensor
 
 from app.engine.level_0.hypothesis_group import HypothesisGroup
 from app.engine.level_0.runner import ArRunner
-from app.engine.utterance import KeptFrames, UtteranceInput
+from app.engine.utterance import ContextUtterance, KeptFrames, UtteranceInput
 from models.cuda.graphs import Record
 from models.int8.quantized import is_quantized
 from models.prefix import Prefix
@@ -70,12 +70,14 @@ KNOBS: Sequence[dict[str, Any]] = (
     {"beam_width": 2, **ENDING},
     {"entropix": True, "mirostat_mode": 1, "cfg_strength": 1.2, **STUCK},
 )  # fmt: skip
-SEVERAL = [number for number, knobs in enumerate(KNOBS) if {"best_of", "beam_width"} & {*knobs}]
 KINDS = len(KNOBS)
 
 
 def request(model: Valle, number: int, **changes: Any) -> UtteranceInput:
-    """Return a request with the knobs of that number; some are traced, or go on from a take."""
+    """Return a request with the knobs of that number.
+
+    Some are traced, go on from an earlier take, or follow another utterance.
+    """
     draw, config = random.Random(number), model.config
     params = SamplingParams.model_validate(KNOBS[number % KINDS] | {"seed": number})
     shares = number % 5 == 4  # a whole page of its prompt with others
@@ -91,6 +93,8 @@ def request(model: Valle, number: int, **changes: Any) -> UtteranceInput:
     }  # fmt: skip
     if number % 11 == 6 and not params.beam_width and number % 6:  # goes on from an earlier take
         given["kept"] = KeptFrames(prompt[:2])
+    if number % 9 == 8:
+        given["context"] = (ContextUtterance([1, 11, 12, 13, 2], prompt[:2, 0]),)
     ids = [1, *(draw.randint(10, 20) for _ in range(draw.randint(1, 12))), 2]
     return replace(UtteranceInput(ids, params, number, number % 3, **given), **changes)
 
@@ -141,28 +145,30 @@ def outcome(group: HypothesisGroup, columns: Sequence[str] = ()) -> tuple[Any, .
 
 
 def drawn(batch: ArRunner, inputs: Sequence[UtteranceInput], seed: int) -> list[HypothesisGroup]:
-    """Draw all, as rows are free, with pauses, and one that leaves now and then.
+    """Draw all, as rows are free, with pauses, and some that leave before their end.
 
     No frame that was final is ever another.
     """
     final: dict[HypothesisGroup, list[int]] = {}
     chance, waiting = random.Random(seed), list(inputs)
-    groups, paused = list[HypothesisGroup](), set[HypothesisGroup]()
+    groups, leaving, paused = list[HypothesisGroup](), list[HypothesisGroup](), set[Any]()
     while waiting or any(group.finish_reason is None for group in groups):
         while waiting and batch.free_rows >= 6 and chance.random() < 0.7:
             groups.append(batch.admit(waiting.pop(0)))
             other = inputs[chance.randrange(len(inputs))]
             if batch.free_rows >= rows_needed(other.params) and chance.random() < 0.2:
-                left = batch.admit(other)
-                batch.step()
-                batch.cancel(left)
+                leaving.append(batch.admit(other))
         for group in groups:
             if group.finish_reason is None and chance.random() < 0.1:
                 paused ^= {group}
-        batch.step([group for group in groups if group not in paused])
+        batch.step([group for group in (*groups, *leaving) if group not in paused])
+        if leaving and chance.random() < 0.3:
+            batch.cancel(leaving.pop(0))
         for group in groups:
             before, final[group] = final.get(group, []), group.codes(0, group.final).tolist()
             assert final[group][: len(before)] == before
+    for group in leaving:
+        batch.cancel(group)
     return groups
 
 
@@ -173,13 +179,30 @@ def assert_as_alone(model: Valle, *groups: HypothesisGroup) -> None:
 
 
 def assert_read_its_own(model: Valle, group: HypothesisGroup) -> None:
-    """Assert that each kept code was drawn from what the model says of the codes before it."""
-    codes, trace = group.codes().tolist(), group.trace
+    """Assert that each kept code was drawn from what the model says of the codes before it.
+
+    The trace and the backtracks tell together how it came to these codes.
+    """
+    codes, trace, back = group.codes().tolist(), group.trace, [*group.backtracks]
     assert trace is not None
-    assert trace["code"].tolist() == codes
-    own, guided = logits_after(model, group.inputs, codes)
-    np.testing.assert_allclose(trace["logprob"], logprobs_of(own, codes), atol=2e-4)
-    np.testing.assert_allclose(trace["guided_logprob"], logprobs_of(guided, codes), atol=2e-4)
+    drawn = [] if group.inputs.kept is None else group.inputs.kept.level_0
+    first, rows = len(drawn), dict[int, int]()  # of each frame the last record: of what is kept
+    columns = trace["frame"].tolist(), trace["code"].tolist()
+    for row, (frame, code) in enumerate(zip(*columns, strict=True)):
+        if frame < len(drawn):
+            one = back.pop(0)
+            assert (one.frames, one.kept, one.code) == (len(drawn), frame, drawn[frame])
+        drawn[frame:], rows[frame] = [code], row
+    assert (back, drawn[: len(codes)]) == ([], codes)
+    own, guided = (
+        logprobs_of(logits, codes)[first:] for logits in logits_after(model, group.inputs, codes)
+    )
+    kept = [rows[frame] for frame in range(first, len(codes))]
+    np.testing.assert_allclose(trace["logprob"][kept], own, atol=2e-4)
+    # What was drawn instead of a code that failed has in it what the row was to avoid.
+    again = np.isin(range(first, len(codes)), [one.kept for one in group.backtracks])
+    found = np.where(again, guided, trace["guided_logprob"][kept])
+    np.testing.assert_allclose(found, guided, atol=2e-4)
 
 
 def logits_after(

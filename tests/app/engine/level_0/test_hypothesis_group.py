@@ -219,21 +219,12 @@ def test_one_beam_is_greedy_and_so_are_several_that_have_no_choice(
         assert found.finish_reason == greedy.finish_reason
 
 
-@pytest.mark.parametrize("knobs", [{}, RESCALED, {"dry_multiplier": 1.0, "dry_allowed_length": 1}])
-def test_what_is_kept_has_read_its_own_frames_and_no_others(
+@pytest.mark.parametrize("knobs", [{}, {"dry_multiplier": 1.0, "dry_allowed_length": 1}])
+def test_the_beam_that_is_kept_scores_most_and_has_read_its_own_frames(
     model: Valle, knobs: dict[str, Any]
 ) -> None:
     one = traced(beam_width=5, max_frames=40, temperature=2.0, ban_tokens=(512,), **knobs)
-    batch = runner(model)
-    utterance = batch.admit(one)
-    hypotheses, moves = list(utterance.hypotheses), 0
-    while batch.running:
-        before = [list(one.codes) for one in hypotheses]
-        batch.step()
-        moves += sum(
-            one.codes[: len(codes)] != codes for one, codes in zip(hypotheses, before, strict=True)
-        )
-    assert moves > 10
+    utterance = alone(model, one)
     assert_read_its_own(model, utterance)
     (kept,) = (one for one in utterance.ranked if one.kept)
     assert utterance.trace is not None
@@ -271,20 +262,6 @@ def test_where_there_is_no_room_to_branch_it_is_as_without_entropix(model: Valle
     assert not found.trace["branched"].any()
 
 
-@pytest.mark.parametrize(
-    "knobs", [{}, GUIDED, {"dry_multiplier": 1.0, "dry_allowed_length": 1, "temperature": 1.5}]
-)
-def test_the_kept_branch_has_read_its_own_frames_and_no_others(
-    model: Valle, knobs: dict[str, Any]
-) -> None:
-    found = alone(model, branching(ban_tokens=(STOP,), **knobs))
-    assert_read_its_own(model, found)
-    trace = found.trace
-    assert trace is not None
-    assert trace["frame"].tolist() == list(range(40))
-    assert trace["frame"][trace["branched"]].tolist() == [0, 7, 14, 21, 28, 35]
-
-
 def test_branches_differ_from_the_fork_on_and_the_highest_rank_is_kept(model: Valle) -> None:
     for seed in range(6):
         batch = runner(model)
@@ -316,7 +293,7 @@ def assert_best(utterance: HypothesisGroup, hypotheses: list[Hypothesis]) -> Non
 
 def test_only_what_all_ways_have_in_common_is_final(model: Valle) -> None:
     batch = runner(model)
-    utterance = batch.admit(branching(ban_tokens=(STOP,)))
+    utterance = batch.admit(branching(ban_tokens=(STOP,), temperature=1.5))
     finals, counts = [], []
     while batch.running:
         batch.step()
@@ -327,3 +304,6 @@ def test_only_what_all_ways_have_in_common_is_final(model: Valle) -> None:
     assert finals == [
         frame - frame % 7 if several else frame + 1 for frame, several in enumerate(apart)
     ]
+    assert_read_its_own(model, utterance)
+    assert utterance.trace is not None
+    assert utterance.trace["branched"].nonzero()[0].tolist() == [0, 7, 14, 21, 28, 35]

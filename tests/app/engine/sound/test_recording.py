@@ -33,6 +33,7 @@ from tests.app.engine.sound.sessions import (
     Session,
     alone,
     assert_as_alone,
+    codes_in,
     codes_of,
     decoded_at_once,
     heard,
@@ -47,6 +48,7 @@ from tests.toy.make_toy import CODEC
 
 pytestmark = pytest.mark.usefixtures("sorted_as_on_a_gpu")
 CPU = torch.device("cpu")
+GUIDED = {"nar_cfg_strength": 2.0}
 SIZES = ChunkSizes(rows=(5,), columns=256, streams=9)
 POOL_BYTES = 4 << 20
 
@@ -167,10 +169,16 @@ def test_codes_that_are_known_take_recordings_too_and_sound_alike(speech, decode
     assert np.abs(found - expected).max() <= CLOSE * np.abs(expected).max()
 
 
-def test_an_utterance_that_is_longer_than_any_row_is_made_by_itself(decoder) -> None:
-    stream = decoder.begin(replace(utterance(0), max_frames=5000))
-    decoded = decoded_at_once(stream, codes_of(0, 40))
-    assert (stream.stream, len(heard(decoded))) == (None, 40 * 320)
+def test_an_utterance_that_is_longer_than_any_row_is_made_by_itself_over_pages(
+    speech, decoder
+) -> None:
+    own, level_0 = replace(utterance(6, GUIDED), max_frames=5000), codes_of(0, 40)
+    stream = decoder.begin(own)
+    found = decoded_at_once(stream, level_0)
+    expected = decoded_at_once(SoundDecoder(speech).begin(own), level_0)
+    assert stream.stream is None
+    assert torch.equal(codes_in(found), codes_in(expected))
+    np.testing.assert_array_equal(heard(found), heard(expected))
 
 
 @pytest.mark.slow

@@ -3,7 +3,8 @@
 So are windows where they hold the whole; otherwise they are a function of the frames.
 """
 
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -21,7 +22,7 @@ from app.engine.utterance import UtteranceInput
 from models.checkpoints import SpeechModel
 from models.codecs.encodec import Encodec
 from models.codecs.interface import CodecStream
-from models.config import CodecConfig
+from models.config import CodecConfig, MaskKind
 from models.prefix_cache import VoiceKey
 from samplers.knobs.features import is_guided
 from samplers.knobs.params import SamplingParams
@@ -67,27 +68,41 @@ def voice(
     return codes_in([one for each in made for one in each]), [heard(each) for each in made]
 
 
-@torch.inference_mode()
-def offline(speech: SpeechModel, inputs: UtteranceInput, level_0: Tensor) -> Tensor:
-    """Draw every finer level in one pass over the whole, with no cache."""
-    model, codebooks = speech.model, speech.codec.quantizer.codebooks
-    params, codes = inputs.params, level_0[:, None]
-    for level in range(1, 1 + min(params.nar_levels, 7)):
-        logits = model.nar_logits(inputs.prefix(model, level), codes, level)
-        if is_guided(params, "nar"):
-            null = model.nar_logits(inputs.null_prefix(model, level), codes, level)
-            strength, rescale = params.nar_cfg_strength, params.nar_cfg_rescale
-            logits = guide_frames(logits, null, strength, rescale)
-        drawn = draw_frames(
-            logits, params, seed=1, utterance=0, level=level, codebook=codebooks[level]
-        )
-        codes = torch.cat([codes, drawn[:, None]], 1)
-    return codes
+Shape = tuple[int, int, int]
+"""Frames of a window, before it and after it."""
 
 
-def windowed(frames: int, left_context: int, lookahead: int) -> dict[str, Any]:
+def windowed(shape: Shape | None) -> dict[str, Any]:
     names = ("nar_window_frames", "nar_left_context_frames", "nar_lookahead_frames")
-    return dict(zip(names, (frames, left_context, lookahead), strict=True))
+    return dict(zip(names, shape, strict=True)) if shape else {}
+
+
+@torch.inference_mode()
+def by_hand(
+    speech: SpeechModel, wanted: UtteranceInput, level_0: Tensor, shape: Shape | None
+) -> Tensor:
+    """Draw window after window, or the whole at once, with all frames at hand and no cache."""
+    model, params, total = speech.model, wanted.params, len(level_0)
+    size, left, right = shape or (total, 0, 0)
+    levels = range(1, 1 + min(params.nar_levels, 7))
+    codes = torch.full((total, 1 + len(levels)), -1)
+    codes[:, 0] = level_0
+    for start in range(0, total, size):
+        first, end, last = max(0, start - left), start + size, min(start + size + right, total)
+        trial = codes.clone()
+        for level in levels:
+            seen = trial[first:last, :level]
+            logits = model.nar_logits(wanted.prefix(model, level), seen, level, first)
+            if is_guided(params, "nar"):
+                null = model.nar_logits(wanted.null_prefix(model, level), seen, level, first)
+                logits = guide_frames(logits, null, params.nar_cfg_strength, params.nar_cfg_rescale)
+            drawn = draw_frames(
+                logits, params, seed=1, utterance=0, level=level, position=first,
+                codebook=speech.codec.quantizer.codebooks[level],
+            )  # fmt: skip
+            trial[start:last, level] = drawn[start - first :]
+        codes[start:end] = trial[start:end]
+    return codes
 
 
 @given(
@@ -103,7 +118,7 @@ def test_codes_and_samples_do_not_depend_on_how_the_frames_come(
     if shape is not None:
         speech = masked(speech, "full")
     level_0 = some_codes(frames, seed=frames)
-    wanted = inputs(DRAWN | (GUIDED if guided else {}) | (windowed(*shape) if shape else {}))
+    wanted = inputs(DRAWN | (GUIDED if guided else {}) | windowed(shape))
     pushes = np.diff([0, *(cut for cut in np.cumsum(cuts) if cut < frames), frames]).tolist()
     codes, sounds = voice(speech, wanted, level_0, pushes)
     expected, whole = voice(speech, wanted, level_0)
@@ -112,9 +127,21 @@ def test_codes_and_samples_do_not_depend_on_how_the_frames_come(
     assert len(np.concatenate(sounds)) == 320 * frames
 
 
-@pytest.mark.parametrize(
-    "knobs",
-    [
+class Case(NamedTuple):
+    """A model, knobs, the windows that are asked for, and those that are drawn by hand."""
+
+    knobs: dict[str, Any]
+    mask: MaskKind = "block_causal"
+    unified: bool = False
+    prompted: bool = True
+    shape: Shape | None = None
+    drawn: Shape | None = None
+
+
+SEEING_ALL = [(0, 0, 0), (FRAMES, 0, 0), (FRAMES + 1, 9, 9), (10**9, 0, 0), (20, 1000, 1000)]
+WINDOWS = [(15, 30, 10), (7, 0, 0), (40, 5, 5), (1, 3, 2)]
+CASES = [
+    *(Case(knobs) for knobs in (
         GREEDY,
         GREEDY | GUIDED,
         GREEDY | {"nar_decision": "mean"},
@@ -123,29 +150,26 @@ def test_codes_and_samples_do_not_depend_on_how_the_frames_come(
         GREEDY | {"nar_levels": 0},
         DRAWN,
         DRAWN | GUIDED | {"nar_level_temperatures": [0.0, 0.5, 1.5]},
-    ],
-    ids=str,
-)
-def test_the_codes_are_those_of_a_pass_over_the_whole_a_level(speech, knobs) -> None:
-    for seed in range(3):
-        level_0 = some_codes(FRAMES - seed, seed=seed)
-        codes, _ = voice(speech, inputs(knobs), level_0)
-        assert torch.equal(codes, offline(speech, inputs(knobs), level_0))
+    )),
+    *(Case(GREEDY | GUIDED, mask, unified, prompted)
+      for mask in ("causal", "full") for unified in (False, True) for prompted in (False, True)),
+    *(Case(knobs, "full", shape=shape)
+      for knobs in (GREEDY, DRAWN | GUIDED, GREEDY | {"nar_levels": 3}) for shape in SEEING_ALL),
+    *(pytest.param(Case(knobs, "full", shape=shape, drawn=shape), marks=pytest.mark.slow)
+      for knobs in (GREEDY, DRAWN, DRAWN | GUIDED) for shape in WINDOWS),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "prompt", [None, some_codes(20, 8, seed=9)], ids=["unprompted", "prompted"]
-)
-@pytest.mark.parametrize("mask", ["causal", "full"])
-@pytest.mark.parametrize("unified", [False, True])
-def test_models_of_other_masks_and_positions_give_those_of_the_whole_too(
-    speech, mask, unified, prompt
-) -> None:
-    other = masked(speech, mask, unified_positions=unified)
-    level_0, wanted = some_codes(FRAMES), inputs(GREEDY | GUIDED, prompt=prompt)
-    codes, sounds = voice(other, wanted, level_0)
-    assert torch.equal(codes, offline(other, wanted, level_0))
-    assert len(np.concatenate(sounds)) == 320 * FRAMES
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_the_codes_are_those_that_are_drawn_by_hand(speech, case: Case) -> None:
+    given = inputs(case.knobs | windowed(case.shape))
+    wanted = given if case.prompted else replace(given, prompt=None)
+    other = masked(speech, case.mask, unified_positions=case.unified)
+    for seed, pushes in ((0, None), (1, [30, 40, 28])):
+        level_0 = some_codes(FRAMES - 2 * seed, seed=seed)
+        codes, sounds = voice(other, wanted, level_0, pushes)
+        assert torch.equal(codes, by_hand(other, wanted, level_0, case.drawn))
+        assert len(np.concatenate(sounds)) == 320 * len(level_0)
 
 
 @pytest.mark.parametrize(
@@ -154,7 +178,7 @@ def test_models_of_other_masks_and_positions_give_those_of_the_whole_too(
         ("block_causal", {}, [14, 1, 14, 1, 10], [0, 15, 0, 15, 0, 10]),
         ("full", {}, [20, 20], [0, 0, 40]),  # every frame sees all others
         # As soon as its lookahead is there; the codec takes its own chunks, of 15, 15 and 30.
-        ("full", windowed(20, 10, 5), [24, 1, 19, 1, 15], [0, 15, 0, 15, 0, 30]),
+        ("full", windowed((20, 10, 5)), [24, 1, 19, 1, 15], [0, 15, 0, 15, 0, 30]),
     ],
 )
 def test_a_chunk_is_heard_as_soon_as_all_that_it_sees_is_there(
@@ -204,58 +228,6 @@ def test_a_warm_up_meets_chunks_of_every_length_and_leaves_nothing(
     block = MODEL.block_frames
     assert met == {block, 2 * block, 3 * block, 4 * block, 1}
     assert decoder._prefixes.parts == 0
-
-
-@pytest.fixture(scope="module")
-def full(speech: SpeechModel) -> SpeechModel:
-    return masked(speech, "full")
-
-
-@torch.inference_mode()
-def by_hand(
-    speech: SpeechModel, wanted: UtteranceInput, level_0: Tensor, size: int, left: int, right: int
-):
-    """Draw window after window with all frames at hand."""
-    model, params, total = speech.model, wanted.params, len(level_0)
-    codes = torch.full((total, 8), -1)
-    codes[:, 0] = level_0
-    for start in range(0, total, size):
-        first, end, last = max(0, start - left), start + size, min(start + size + right, total)
-        trial = codes.clone()
-        for level in range(1, 8):
-            seen = trial[first:last, :level]
-            conditions = [wanted.prefix(model, level), wanted.null_prefix(model, level)]
-            own, null = (model.nar_logits(one, seen, level, first) for one in conditions)
-            if is_guided(params, "nar"):
-                own = guide_frames(own, null, params.nar_cfg_strength, params.nar_cfg_rescale)
-            drawn = draw_frames(own, params, seed=1, utterance=0, level=level, position=first)
-            trial[start:last, level] = drawn[start - first :]
-        codes[start:end] = trial[start:end]
-    return codes
-
-
-@pytest.mark.parametrize("knobs", [GREEDY, DRAWN | GUIDED, GREEDY | {"nar_levels": 3}], ids=str)
-@pytest.mark.parametrize(
-    "shape",
-    [(0, 0, 0), (FRAMES, 0, 0), (FRAMES + 1, 9, 9), (10**9, 0, 0), (20, 1000, 1000)],
-    ids=str,
-)
-def test_windows_that_see_the_utterance_have_the_codes_of_the_whole(full, knobs, shape) -> None:
-    level_0, wanted = some_codes(FRAMES), inputs(knobs | windowed(*shape))
-    codes, _ = voice(full, wanted, level_0, [30, 40, 30])
-    assert torch.equal(codes, offline(full, wanted, level_0))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "knobs", [GREEDY, DRAWN, DRAWN | GUIDED], ids=["greedy", "drawn", "guided"]
-)
-@pytest.mark.parametrize("shape", [(15, 30, 10), (7, 0, 0), (40, 5, 5), (1, 3, 2)], ids=str)
-def test_the_codes_are_those_of_windows_drawn_by_hand(full, knobs, shape) -> None:
-    level_0, wanted = some_codes(50), inputs(knobs | windowed(*shape))
-    codes, _ = voice(full, wanted, level_0)
-    assert torch.equal(codes, by_hand(full, wanted, level_0, *shape))
-    assert not torch.equal(codes, offline(full, wanted, level_0))
 
 
 BLOCK = 15
