@@ -13,6 +13,7 @@ from app.settings import Settings
 from tests.app.tools.serving import served, until
 from tests.fakes import FakeBackend, fake_engine
 
+HI = {"input": "Hi."}
 KEYS = {"alice": "alice-0123456789", "bob": "bob-0123456789abc"}
 
 
@@ -35,16 +36,15 @@ def headers(who: str) -> dict[str, str]:
 
 def test_reports_and_replays_are_found_at_any_replica_by_their_owner(replicas) -> None:
     clients = replicas(3, api_keys=",".join(f"{name}:{key}" for name, key in KEYS.items()))
-    ids = []
+    every = [client.post("/tts", json=HI, headers=headers("alice")) for client in clients]
     for client in clients:
-        made = client.post("/tts", json={"input": "Hi."}, headers=headers("alice"))
-        ids.append(made.headers["x-request-id"])
-    for client in clients:
-        for one in ids:
+        for made in every:
+            one = made.headers["x-request-id"]
             path = f"/v1/audio/speech/{one}"
             while client.get(path, headers=headers("alice")).status_code != 200:
                 time.sleep(0.01)  # it is being written
-            assert client.get(path, headers=headers("alice")).json()["id"] == one
+            told = client.get(path, headers=headers("alice")).json()
+            assert (told["id"], told["codes_sha256"]) == (one, made.headers["x-codes-sha256"])
             again = client.get(f"{path}/audio", headers=headers("alice"))
             assert (again.status_code, again.content[:4]) == (200, b"RIFF")
             for rest in ("", "/audio"):
@@ -57,7 +57,9 @@ def test_a_minute_has_so_many_requests_whoever_is_asked(replicas) -> None:
 
     def ask(client: httpx.Client) -> None:
         for _ in range(50):
-            statuses[client.get("/v1/models").status_code] += 1
+            answer = client.get("/v1/models")
+            statuses[answer.status_code] += 1
+            assert answer.status_code == 200 or 1 <= int(answer.headers["retry-after"]) <= 61
 
     threads = [threading.Thread(target=ask, args=(client,)) for client in clients]
     for thread in threads:
@@ -77,7 +79,7 @@ def test_no_request_is_lost_when_redis_is_killed_and_comes_back(
 
     def ask(client: httpx.Client) -> None:
         while not stop.is_set():
-            answer = client.post("/tts", json={"input": "Hi."})
+            answer = client.post("/tts", json=HI)
             statuses[answer.status_code] += 1
             if answer.status_code == 503:
                 assert answer.json()["error"]["code"] == "state_unavailable"

@@ -34,18 +34,6 @@ async def test_addresses_of_one_network_are_one_client() -> None:
     await admission.count(network_of("2001:db8:1:3::1"))
 
 
-async def test_only_so_much_is_in_work_at_once() -> None:
-    admission = Admission(max_concurrent=2)
-    with await admission.work("alice"):
-        with await admission.work("alice"):
-            with pytest.raises(TooManyRequests, match="2 requests at once"):
-                await admission.work("alice")
-            with await admission.work("bob"):
-                assert admission.working == 3
-        with await admission.work("alice"):
-            pass
-
-
 async def test_work_that_breaks_is_over() -> None:
     admission = Admission(max_concurrent=1)
     for _ in range(3):

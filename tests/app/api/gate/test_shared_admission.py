@@ -32,20 +32,6 @@ class Replicas:
             await state.stop()
 
 
-async def test_sixty_a_minute_hold_exactly_over_four_replicas(redis_server) -> None:
-    async def ask(admission: SharedAdmission) -> str:
-        try:
-            await admission.count("alice")
-        except TooManyRequests as refused:
-            return "refused" if 1 <= refused.retry_after_s <= 61 else "refused for long"
-        return "admitted"
-
-    async with Replicas(redis_server, 4, rate_per_minute=60) as replicas:
-        asked = [ask(replicas[number % 4]) for number in range(1000)]
-        assert Counter(await asyncio.gather(*asked)) == {"admitted": 60, "refused": 940}
-        await replicas[0].count("bob")
-
-
 async def test_three_at_once_hold_exactly_over_four_replicas(redis_server) -> None:
     at_work, most = 0, 0
 

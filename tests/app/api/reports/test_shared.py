@@ -66,20 +66,6 @@ async def ended(recent: SharedSpeeches, owner: str) -> str | None:
             await asyncio.sleep(0.01)
 
 
-async def test_a_speech_of_one_replica_is_found_at_the_other(redis_server) -> None:
-    async with replicas(redis_server) as (here, there):
-        job, result = speech("one")
-        here.keep(job, result)
-        assert await found(here, "one")
-        await written(here)
-        read, outcome = await there.find("one", "")
-        assert (read.id, outcome.frames) == ("one", 10)
-        same, complete = await there.complete("one", "")
-        assert same.id == "one"
-        codes = complete.utterances[0].codes
-        np.testing.assert_array_equal(codes, result.utterances[0].codes)
-
-
 @pytest.mark.parametrize("value", HOSTILE.values(), ids=HOSTILE)
 async def test_a_value_that_others_wrote_is_a_speech_that_is_not_stored(
     redis_server, value

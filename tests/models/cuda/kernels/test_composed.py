@@ -46,7 +46,7 @@ def kernels_alone() -> Iterator[None]:
 def test_a_recorded_step_draws_what_the_loop_does(tmp_path: Path) -> None:
     model = load_speech_model(make(tmp_path / "toy"), CPU).model
     inputs = [
-        UtteranceInput([1, 11, 12, 13, 2], SamplingParams(**knobs, seed=seed), seed, 0, 3)
+        UtteranceInput([1, 11, 12, 13, 2], SamplingParams(**knobs, seed=seed), seed, 0, 2)
         for seed, knobs in enumerate(KNOBS)
     ]
     drawn = []
@@ -64,4 +64,4 @@ def test_a_recorded_step_draws_what_the_loop_does(tmp_path: Path) -> None:
                 runner.step()
         drawn.append([(group.codes().tolist(), group.finish_reason) for group in groups])
     assert drawn[0] == drawn[1]
-    assert sum(len(codes) for codes, _ in drawn[0]) > 8
+    assert sum(len(codes) for codes, _ in drawn[0]) > 6
