@@ -40,17 +40,15 @@ COMMANDS: Final[Mapping[str, Command]] = {
     "study": Command(
         "tools.study.command", "Study", "Measure what knobs do, over values, sentences and seeds."
     ),
-    "models": Command("app.commands.models", "Models", "Download checkpoints."),
-    "voices": Command(
-        "app.commands.voices", "VoicesCommand", "Add, list and delete uploaded voices."
-    ),
-    "presets": Command("app.commands.presets", "PresetsCommand", "List the presets."),
-    "keys": Command("app.commands.keys", "Keys", "Generate API keys."),
-    "doctor": Command("app.commands.doctor", "Doctor", "Check this machine and say how to fix it."),
+    "models": Command("tools.models", "Models", "Download checkpoints."),
+    "voices": Command("tools.voices", "VoicesCommand", "Add, list and delete uploaded voices."),
+    "presets": Command("tools.presets", "PresetsCommand", "List the presets."),
+    "keys": Command("tools.keys", "Keys", "Generate API keys."),
+    "doctor": Command("tools.doctor", "Doctor", "Check this machine and say how to fix it."),
     "tools": Command(
         "tools.commands", "Tools", "Inspect and convert models of others; calibrate presets."
     ),
-    "warm": Command("app.commands.warm", "Warm", "Compile and cache the CPU kernels."),
+    "warm": Command("tools.warm", "Warm", "Compile and cache the CPU kernels."),
 }
 
 

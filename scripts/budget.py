@@ -18,9 +18,9 @@ PRODUCT = ("app", "models", "samplers", "valle_serve")
 DOCUMENTED = (*PRODUCT, "cluster", "tools", "training", "benchmarks", "scripts", "examples")
 MOST_PARAMETERS = 6
 LIMITS = {
-    "lines": 37_960,
-    "code": 26_200,
-    "docstrings": 14.6,  # percent of the lines
+    "lines": 37_330,
+    "code": 25_810,
+    "docstrings": 14.5,  # percent of the lines
     "tests": 42_600,
     "names": 0,  # class names that are there twice
     "wide": 15,  # functions of more than `MOST_PARAMETERS`

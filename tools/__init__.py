@@ -1,4 +1,4 @@
-"""What the service does not need: its clients `batch`, `bench` and `study`, and porting a model.
+"""What the service does not need: clients, the operator's commands, and porting a model.
 
 No module of the service imports it.
 """

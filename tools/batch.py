@@ -11,7 +11,7 @@ import json
 import re
 import sys
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Literal
 from uuid import uuid4
@@ -20,11 +20,12 @@ import httpx2
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic_settings import CliPositionalArg
 
-from app.commands.client import ServerOptions, post_when_free
+from app.commands.client import ServerOptions
 from app.commands.errors import CommandError, CommandFailed
 from app.storage.files import write_atomically
 
 _ATTEMPTS: Final = 3
+_BUSY: Final = frozenset({429, 503})
 _FIRST_FAILURE: Final = 500
 _SLUG: Final = re.compile(r"[^A-Za-z0-9_-]+")
 _SLUG_CHARS: Final = 60
@@ -126,6 +127,15 @@ def read_lines(path: Path) -> list[Line]:
         known.add(line.custom_id)
         lines.append(line)
     return lines
+
+
+async def post_when_free(
+    client: httpx2.AsyncClient, url: str, body: Mapping[str, Any]
+) -> httpx2.Response:
+    """Post a request, again and again while the service says that it is busy."""
+    while (answer := await client.post(url, json=body)).status_code in _BUSY:
+        await asyncio.sleep(float(answer.headers.get("retry-after", 1)))
+    return answer
 
 
 async def speak(client: httpx2.AsyncClient, line: Line, output: "Output") -> None:

@@ -9,12 +9,12 @@ from pydantic_settings import CliApp, CliPositionalArg, CliSubCommand
 from tqdm import tqdm
 
 from app.commands.errors import CommandError
-from app.commands.models import MODEL_NAMES
 from app.commands.output import check_folder, write_file
 from app.engine.errors import SpeechError
 from app.settings import Settings
 from app.storage.preset_files import PresetName, read_presets
 from samplers.knobs.presets import Presets
+from tools.models import MODEL_NAMES
 
 if TYPE_CHECKING:
     from models.checkpoints.published.load import Switches

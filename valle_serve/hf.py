@@ -85,8 +85,7 @@ def logits_processors(
 ) -> LogitsProcessorList:
     """Return what draws by these knobs in `generate`, for any model, whether it samples or not.
 
-    Raises:
-        ValueError: A knob needs the loop of `custom_generate`, or several hypotheses.
+    Raises ValueError if a knob needs the loop of `custom_generate`, or several hypotheses.
     """
     params = _resolved(knobs)
     for name in ("backtrack", "entropix", "cfg_strength"):

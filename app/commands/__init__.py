@@ -1,5 +1,5 @@
-"""The commands of `valle-serve`, a module each, imported when the command is run.
+"""The commands `serve` and `speak`, and the help, errors and output of every other.
 
-Owns flags, terminal output, and exit statuses.
-Does not know HTTP but as a client (`speak --url`) and through `serve`.
+Owns flags, terminal output, and exit statuses. Does not know HTTP but as a client (`speak --url`)
+and through `serve`.
 """

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from app.engine.engine import SpeechEngine
 
 _TIMEOUT_S: Final = 600
-_BUSY: Final = frozenset({429, 503})
 _POLL_S: Final = 0.2
 _NOT_SHARED: Final[Mapping[str, Any]] = {
     # Nobody else can send a request, so there is nobody to keep out or to leave room for.
@@ -129,15 +128,6 @@ async def _until_ready(app: "FastAPI", show: Callable[[str], None]) -> None:
         await waiting
     except SpeechError as error:
         raise CommandError(f"model: {engine.status.error or error.message}") from error
-
-
-async def post_when_free(
-    client: httpx2.AsyncClient, url: str, body: Mapping[str, Any]
-) -> httpx2.Response:
-    """Post a request, again and again while the service says that it is busy."""
-    while (answer := await client.post(url, json=body)).status_code in _BUSY:
-        await asyncio.sleep(float(answer.headers.get("retry-after", 1)))
-    return answer
 
 
 async def check(answer: httpx2.Response) -> None:

@@ -97,16 +97,11 @@ class GoldenResult:
 
 
 class Level0Stream(Protocol):
-    """Level 0 of one job; `app.engine.level_0.job.Level0Job` is one.
-
-    Attributes:
-        error: What failed, if something did; the job is then over.
-        frames: Frames that are ready for synthesis, of all utterances so far.
-    """
+    """Level 0 of one job; `app.engine.level_0.job.Level0Job` is one."""
 
     over: bool
-    error: SpeechError | None
-    frames: int
+    error: SpeechError | None  # what failed, if something did; the job is then over
+    frames: int  # that are ready for synthesis, of all utterances so far
 
     @property
     def ready_s(self) -> float:
@@ -124,11 +119,7 @@ class Batch(Protocol[J]):
     """Level 0 of many jobs; `app.engine.level_0.runner.JobBatch` is one. One thread only."""
 
     def begin(self, plan: Plan, on_chunk: Callable[[Level0Chunk], None]) -> J:
-        """Add a job.
-
-        Args:
-            on_chunk: Called by `step` with each finished chunk of the job, in order.
-        """
+        """Add a job; `step` calls ``on_chunk`` with each finished chunk of it, in order."""
 
     def step(self, jobs: Collection[J]) -> None:
         """Draw a frame of each of some jobs; the others are paused."""
@@ -141,13 +132,10 @@ class Batch(Protocol[J]):
 
 
 class SoundStream(Protocol):
-    """The audio of one job; `app.engine.sound.job.SoundJob` is one. One thread only.
+    """The audio of one job; `app.engine.sound.job.SoundJob` is one. One thread only."""
 
-    Attributes:
-        first_chunks: The first of an utterance, but for the very first, which wait for frames that
-            may still be taken back; empty where all chunks come at its end.
-    """
-
+    # Of an utterance, but for the very first: they wait for frames that may still be taken back.
+    # Empty where all chunks come at its end.
     first_chunks: tuple[FirstChunk, ...]
 
     def push(self, level_0: Level0Chunk) -> Iterator[AudioChunk]:
@@ -203,15 +191,11 @@ class Backend(Protocol):
         """The most chunks of audio that `make_together` makes; 1: it makes none."""
 
     def make_together(self, streams: Sequence[SoundStream]) -> Sequence[SoundStream]:
-        """Make the next chunk of the first of some streams, and of others along with it.
+        """Make the next chunk of the first of some streams, the most urgent, and of others with it.
 
-        What they were given is then found made when it is asked for.
-
-        Args:
-            streams: Streams with frames that no audio was made of, the most urgent first.
-
-        Returns:
-            Those whose chunks were made; none if that of the first is made by itself only.
+        All have frames that no audio was made of. What they were given is then found made when it
+        is asked for. Returns those whose chunks were made; none if that of the first is made by
+        itself.
         """
 
     def replay(self, result: SpeechResult, playback: Playback) -> Iterator[AudioChunk]:

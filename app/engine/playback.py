@@ -16,22 +16,20 @@ its audio it is assumed to be."""
 
 
 class Playback:
-    """When the audio of a job comes, and whether its playback stalls.
+    """When the audio of a job comes, and whether its playback stalls; times are `time.monotonic`'s.
 
-    Attributes:
-        submitted_s: When the job was submitted, by `time.monotonic`.
-        played: Whether the audio is played while it is made; otherwise it is sent whole.
-        first_s: When the playback began, by `time.monotonic`; None before.
-        underrun_s: Seconds that the playback stalled for want of audio.
-        expected_s: Seconds of audio expected in all; 0 for a job that costs nothing.
-        prebuffer_s: Seconds of audio to buffer before the playback begins: on a machine slower than
-            real time, a playback that began at once would stall.
+    A job that is not ``played`` while it is made is sent whole.
     """
 
     def __init__(self, submitted_s: float, *, played: bool = True) -> None:
         self.submitted_s, self.played = submitted_s, played
-        self.first_s: float | None = None
-        self.audio_s = self.underrun_s = self.expected_s = self.prebuffer_s = 0.0
+        self.first_s: float | None = None  # when the playback began
+        self.audio_s = 0.0
+        self.underrun_s = 0.0  # how long the playback stalled for want of audio
+        self.expected_s = 0.0  # audio expected in all; 0 for a job that costs nothing
+        # Audio to buffer before the playback begins: on a machine slower than real time, a playback
+        # that began at once would stall.
+        self.prebuffer_s = 0.0
 
     @property
     def runs_out_s(self) -> float:
@@ -53,11 +51,10 @@ class Playback:
         return 0.0 if self.first_s is None else max(0.0, self.runs_out_s - monotonic())
 
     def lead_of(self, drawn_s: float) -> float:
-        """Return by how many seconds level 0 is ahead of the playback.
+        """Return by how many seconds level 0, of which so much is drawn, is ahead of the playback.
 
-        Args:
-            drawn_s: Seconds of speech drawn so far. What is sent whole is not further ahead than
-                this: of such jobs, those that have least come first.
+        What is sent whole is not further ahead than what is drawn: of such jobs, those that have
+        least come first.
         """
         if not self.played:
             elapsed_s = monotonic() - self.submitted_s

@@ -70,9 +70,7 @@ class SpeechModel:
 def load_speech_model(source: str | Path, device: torch.device) -> SpeechModel:
     """Load the model and its codec from a folder, ready for inference.
 
-    Raises:
-        CheckpointError: A file is missing or damaged, a tensor has another shape, or model and
-            codec do not fit.
+    Raises CheckpointError if a file is missing or damaged, or model and codec do not fit.
     """
     folder = Path(source)
     if not folder.is_dir():
@@ -185,11 +183,7 @@ def _lm_files(folder: Path) -> list[Path]:
 
 
 def read_config(path: Path, kind: type[_Config]) -> _Config:
-    """Read and validate a configuration file.
-
-    Raises:
-        CheckpointError: It is missing or invalid.
-    """
+    """Read a configuration file; raises CheckpointError if it is missing or invalid."""
     try:
         return kind.model_validate_json(path.read_bytes(), strict=True)
     except OSError as error:

@@ -60,10 +60,8 @@ def codec_from_encodec(tensors: Mapping[str, Tensor], config: CodecConfig) -> En
     """Return a codec with the weights of the `encodec` package's `EncodecModel`.
 
     Published models have 32 codebooks, of which the bandwidth selects the first; the first
-    ``config.levels`` are loaded.
-
-    Raises:
-        CheckpointError: A tensor is missing, unknown or of another shape.
+    ``config.levels`` are loaded. Raises CheckpointError if a tensor is missing, unknown or of
+    another shape.
     """
     folded: dict[str, Tensor] = {}
     books: dict[int, Tensor] = {}

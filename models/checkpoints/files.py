@@ -196,8 +196,7 @@ def convert_once(
 ) -> None:
     """Write a verified pickle's weights as safetensors, once; safe across processes.
 
-    Raises:
-        CheckpointError: The pickle has unexpected contents, or writing fails.
+    Raises CheckpointError if the pickle has unexpected contents, or writing fails.
     """
     from filelock import FileLock
     from safetensors import SafetensorError

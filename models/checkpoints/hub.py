@@ -100,10 +100,8 @@ def find(name: str) -> HubFile | None:
     """Return the file of the hub that a name means, or None for a local path.
 
     Whatever exists locally is local. Other names are one of `PINNED` or
-    ``owner/name@COMMIT:path/of/file``.
-
-    Raises:
-        DownloadError: The name looks like a repository but has no commit or path.
+    ``owner/name@COMMIT:path/of/file``; raises DownloadError for a repository without commit or
+    path.
     """
     if Path(name).exists():
         return None
@@ -137,8 +135,7 @@ def locate(name: str, *, offline: bool = False, endpoint: str | None = None) -> 
 def obtain(wanted: HubFile, *, offline: bool = False, endpoint: str | None = None) -> Path:
     """Return the local path of a file of the hub, downloading it unless ``offline``.
 
-    Raises:
-        DownloadError: The file is unavailable or its hash differs.
+    Raises DownloadError if the file is unavailable or its hash differs.
     """
     if offline and not wanted.local().is_file():
         raise DownloadError(
@@ -216,9 +213,8 @@ def _check(wanted: HubFile, path: Path) -> None:
 def fetch(url: str, target: Path, *, sha256: str) -> None:
     """Download a file whose SHA-256 begins with ``sha256``, once; safe across processes.
 
-    Raises:
-        Unreachable: The server does not answer or is overloaded.
-        DownloadError: It refuses, the hash differs, or the file cannot be written.
+    Raises Unreachable if the server does not answer or is overloaded, DownloadError if it refuses,
+    the hash differs, or the file cannot be written.
     """
     from filelock import FileLock
 

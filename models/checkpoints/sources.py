@@ -28,10 +28,8 @@ def open_speech_model(
 
     The name is a folder, a published file, or as `models.checkpoints.hub.find` reads it. A model
     without its own codec gets the official EnCodec, which published checkpoints were trained with.
-    Vocos decodes only EnCodec's codes; ``switches`` override those of a published file.
-
-    Raises:
-        CheckpointError: The model is of no known layout, or does not fit the codec.
+    Vocos decodes only EnCodec's codes; ``switches`` override those of a published file. Raises
+    CheckpointError if the model is of no known layout, or does not fit the codec.
     """
     path = locate(str(name), offline=offline)
     if (path / "codec.json").is_file():

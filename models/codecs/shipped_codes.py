@@ -39,8 +39,7 @@ def write_codes(path: Path, codes: Tensor, digest: str) -> None:
 def read_codes(path: Path, digest: str) -> Tensor | None:
     """Return the codes ``[T, K]`` int64 of a file, or None if they belong to another codec.
 
-    Raises:
-        ShippedCodesError: The file cannot be read.
+    Raises ShippedCodesError if the file cannot be read.
     """
     from safetensors import SafetensorError, safe_open
 

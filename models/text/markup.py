@@ -71,10 +71,9 @@ class Inline:
 def parse(text: str, symbols: Collection[str], max_phonemes: int) -> tuple[list[Stretch], Inline]:
     """Split a text at its pauses and replace its inline phonemes by placeholders.
 
-    Raises:
-        TextError: Markup is malformed, a phoneme is not one of `symbols`, a word of phonemes is
-            longer than `max_phonemes`, a pause is longer than MAX_PAUSE_S, or a rate is not from
-            MIN_RATE to MAX_RATE.
+    Raises TextError if markup is malformed, a phoneme is not one of `symbols`, a word of phonemes
+    is longer than `max_phonemes`, a pause is longer than MAX_PAUSE_S, or a rate is not from
+    MIN_RATE to MAX_RATE.
     """
     text = _PRIVATE.sub("", text)
     inline = Inline({})

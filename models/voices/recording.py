@@ -75,11 +75,9 @@ def read_recording(content: bytes, start_s: float | None = None) -> Recording:
 
     Averages the channels, trims silence at both ends, normalises loudness to `LEVEL_LUFS`, and
     resamples rates over 48 kHz. Of a file longer than `MAX_S` the best seconds are taken, unless
-    ``start_s`` says where to begin.
-
-    Raises:
-        RecordingError: The file is of another format or damaged, or the audio is too short, too
-            quiet or clipped, or has too many channels or an unusual sample rate.
+    ``start_s`` says where to begin. Raises RecordingError if the file is of another format or
+    damaged, or the audio is too short, too quiet or clipped, or has too many channels or an unusual
+    sample rate.
     """
     import soxr
 

@@ -198,8 +198,7 @@ def read_mono(
 ) -> np.ndarray[tuple[int], np.dtype[np.float32]]:
     """Return the first 12 s of a file, mono ``[N]`` float32, resampled to the given rate.
 
-    Raises:
-        VoiceError: The file cannot be read or holds no samples.
+    Raises VoiceError if the file cannot be read or holds no samples.
     """
     import soundfile
     import soxr

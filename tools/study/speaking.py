@@ -11,9 +11,9 @@ import httpx2
 import numpy as np
 
 from app.audio.rendering import encode_file, wav_header
-from app.commands.client import post_when_free
 from app.commands.errors import CommandError, CommandFailed
 from samplers.knobs.presets import AUTO
+from tools.batch import post_when_free
 from tools.study.grid import StudyTake
 from tools.study.measures import measure
 

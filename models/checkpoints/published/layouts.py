@@ -103,8 +103,7 @@ class FileLayout:
 def find_layout(tensors: Mapping[str, Tensor], source: str) -> FileLayout:
     """Detect the layout of published tensors, even on the device "meta", and check them all.
 
-    Raises:
-        CheckpointError: It is neither layout, or a tensor is missing, unknown or of another shape.
+    Raises CheckpointError if it is neither layout, or a tensor does not belong to it.
     """
     if "proms_emb.embs.0.weight" in tensors:
         raise CheckpointError(f"{source}: this is vall-e version 7 (all levels at once), not 5")

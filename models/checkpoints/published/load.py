@@ -114,8 +114,7 @@ def inspect_public(source: Path, switches: Switches = AS_FILED) -> Published:
 def find_file(source: Path) -> Path:
     """Return the checkpoint file, given itself or its folder.
 
-    Raises:
-        CheckpointError: The folder holds none or several, or the file is of another type.
+    Raises CheckpointError if the folder holds none or several, or the file is of another type.
     """
     if not source.is_dir():
         if source.suffix not in SUFFIXES and source.is_file():

@@ -102,8 +102,7 @@ def parse(metadata: Mapping[str, str]) -> dict[str, Any]:
 def describe(metadata: Mapping[str, str], source: str) -> Description | None:
     """Return the description, or None if there is none.
 
-    Raises:
-        CheckpointError: It is malformed, or of an unsupported architecture or version.
+    Raises CheckpointError if it is malformed, or of an unsupported architecture or version.
     """
     found = parse(metadata).get("config")
     if found is None:
@@ -122,10 +121,7 @@ def describe(metadata: Mapping[str, str], source: str) -> Description | None:
 def vocabulary(metadata: Mapping[str, str], path: Path) -> dict[str, int]:
     """Return phoneme ids by name, from the metadata or a ``tokenizer.json`` beside the file.
 
-    It is empty if there is neither.
-
-    Raises:
-        CheckpointError: It is not a mapping of names to ids.
+    It is empty if there is neither. Raises CheckpointError if it is no mapping of names to ids.
     """
     userdata = parse(metadata).get("userdata")
     found = userdata.get("symmap") if isinstance(userdata, dict) else None

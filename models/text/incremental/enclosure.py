@@ -84,10 +84,8 @@ class Enclosure:
         """Return whether an index is inside a quotation or brackets that are closed soon after.
 
         Between calls text may be extended and ``place`` grow; it is not inside a word.
-        ``complete``: no text follows.
-
-        Raises:
-            Undecided: They are still open and the following text may close them.
+        ``complete``: no text follows. Raises Undecided if they are open and the following text may
+        close them.
         """
         text += " " if complete else ""  # what closes at the very end is decided
         self._read(text, place)

@@ -175,8 +175,7 @@ class _InlinePhonemes:
     def around(self, text: str, place: int) -> bool:
         """Return whether an index, which grows between calls, is inside inline phonemes.
 
-        Raises:
-            Undecided: Their end has not arrived.
+        Raises Undecided if their end has not arrived.
         """
         opens = text.rfind("[[", max(0, self._read_to - 1), place)
         self._read_to = place

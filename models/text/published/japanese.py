@@ -23,8 +23,7 @@ _JANOME: Final = Lock()
 def to_hiragana(text: str) -> str:
     """Convert kanji and katakana to hiragana; particles keep their spelling (は, not わ).
 
-    Raises:
-        TextError: The text has kanji and Janome is not installed, or a kanji has no known reading.
+    Raises TextError if Janome is needed and not installed, or a kanji has no known reading.
     """
     if _KANJI.search(text):
         text = "".join(map(_read, re.split(r"(\s+)", text)))

@@ -60,11 +60,7 @@ LANGUAGES: Final = {
 
 
 def reference_reader(code: str) -> Reader:
-    """Return the reader of a language for public checkpoints.
-
-    Raises:
-        TextError: The language is not supported.
-    """
+    """Return the reader of a language for public checkpoints; raises TextError if it has none."""
     language = LANGUAGES.get(code)
     if language is None:
         raise TextError(f"language {code!r} is not supported; choose from {sorted(LANGUAGES)}")

@@ -17,11 +17,9 @@ _SPECIALS: Final = {"<unk>": UNKNOWN_ID, "<bos>": BOS_ID, "</eos>": EOS_ID, "<ma
 class Tokenizer:
     """Phoneme strings to ids up to ``size``; ``symbols`` are the single code points with an id.
 
-    Several tokens may share an id ("a" and "ä"); merges are defined on ids.
-
-    Raises:
-        ValueError: An id is negative, special tokens have other ids than 0 to 3, or a token is not
-            a merge of two tokens with lower ids.
+    Several tokens may share an id ("a" and "ä"); merges are defined on ids. Raises ValueError if an
+    id is negative, special tokens have other ids than 0 to 3, or a token is not a merge of two
+    tokens with lower ids.
     """
 
     def __init__(self, vocabulary: Mapping[str, int]) -> None:

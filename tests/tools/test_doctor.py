@@ -56,7 +56,7 @@ def diagnosed(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int,
 def test_it_finds_nothing_wrong(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("app.commands.checks.host._NEEDED_BYTES", 1)
+    monkeypatch.setattr("tools.doctor._NEEDED_BYTES", 1)
     status, told = diagnosed(capsys)
     assert status == 0
     assert "s of audio per second" in told.pop("streams")  # how many depends on what else runs here
@@ -101,7 +101,7 @@ def test_what_is_wrong_stands_beside_what_to_do(
 def test_what_is_only_doubtful_is_no_failure(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("app.commands.checks.host._NEEDED_BYTES", 2**62)
+    monkeypatch.setattr("tools.doctor._NEEDED_BYTES", 2**62)
     status, told = diagnosed(capsys, "--host", "0.0.0.0")
     assert status == 0
     assert told["keys"].startswith("warn ")
