@@ -49,11 +49,3 @@ def test_what_is_impossible_is_refused(deed: Callable[[KVCache], object], words:
         deed(cache)
     assert cache.lengths == LENGTHS
     assert torch.equal(cache.keys[0], kept)
-
-
-def test_a_written_row_is_returned_with_those_before_and_another_slot_is_left_alone() -> None:
-    cache, new = cache_of([2, 3]), rows(1)
-    keys, values = cache.write(0, 0, new, -new)
-    assert torch.equal(keys, torch.cat([cache.keys_of(0, 0), new], 1))
-    assert torch.equal(values[:, -1], -new[:, 0])
-    assert cache.lengths == [2, 3]  # until every layer has written

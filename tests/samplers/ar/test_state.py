@@ -159,33 +159,6 @@ def test_a_row_gives_the_same_codes_and_trace_whoever_comes_and_goes(data: st.Da
         assert_undisturbed(speaker)
 
 
-def test_beams_begin_as_one_and_rows_in_slots_of_an_ended_search_are_alive() -> None:
-    sampler = sampler_of(3)
-    sampler.join([0, 1, 2], RowInput(SamplingParams(beam_width=3), 1, 9))
-    assert sampler.table.stopped.tolist() == [False, True, True]
-    for _ in range(3):
-        sampler.step(torch.zeros(3, VOCAB))
-    for slot in range(3):
-        sampler.leave(slot)
-        sampler.join([slot], RowInput(SamplingParams(ban_tokens=(STOP,)), slot, 9))
-    for _ in range(3):
-        assert STOP not in sampler.step(torch.zeros(3, VOCAB)).tolist()
-
-
-def test_what_is_remembered_of_a_row_is_not_changed_by_the_next_in_its_slot() -> None:
-    sampler = sampler_of(1)
-    row = RowInput(SamplingParams(mirostat_mode=2, ban_tokens=(STOP,)), 1, 9)
-    sampler.join([0], row)
-    sampler.step(torch.zeros(1, VOCAB))
-    memory = sampler.memory(0, 1)
-    assert memory is not None
-    before = [one.tolist() for one in memory]
-    sampler.join([0], row)
-    for _ in range(3):
-        sampler.step(torch.randn(1, VOCAB))
-    assert [one.tolist() for one in memory] == before
-
-
 HISTORY = PROMPT.tolist()
 PENALTIES: dict[str, dict[str, Any]] = {
     "repetition": {"repetition_penalty": 4.0, "repetition_penalty_window": 6},
@@ -228,18 +201,3 @@ def test_codes_count_alike_whether_drawn_given_or_forked_also_after_a_rewind(kno
     forked.fork(0, 3, 1 + 1, HISTORY[3], 1)
     assert [codes_of(forked, slot) for slot in (0, 3)] == [[HISTORY[2], 5], HISTORY[2:]]
     assert draw(forked, row=1) == expected
-
-
-def test_forks_with_other_numbers_draw_otherwise_and_the_row_itself_as_before() -> None:
-    samplers = sampler_of(), sampler_of()
-    for sampler in samplers:
-        sampler.join([0], RowInput(SamplingParams(ban_tokens=(STOP,)), 1, 30))
-        sampler.step(torch.zeros(1, VOCAB))
-    (code,) = codes_of(samplers[0], 0)
-    for number in (1, 2):
-        samplers[0].fork(0, 3 * number, 1, code, number)
-    for _ in range(20):
-        samplers[0].step(torch.zeros(3, VOCAB))
-        samplers[1].step(torch.zeros(1, VOCAB))
-    assert codes_of(samplers[0], 0) == codes_of(samplers[1], 0)
-    assert len({tuple(codes_of(samplers[0], slot)) for slot in (0, 3, 6)}) == 3

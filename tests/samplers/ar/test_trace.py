@@ -58,16 +58,6 @@ def test_a_record_says_what_was_drawn_and_from_what() -> None:
     assert math.isnan(warm["mirostat_mu"])
 
 
-def test_the_log_probability_is_that_of_the_models_own_logits_where_others_are_drawn_from():
-    own, null = torch.randn(1, 4), torch.randn(1, 4)
-    sampler = sampler_of(SamplingParams(cfg_strength=2.0, cfg_rescale=0.0))
-    trace, guided = Trace(), null + (own - null) * 2
-    code = int(sampler.step(own, trace, null))
-    (record,) = entries_of(trace, 0)
-    assert record["logprob"] == pytest.approx(own.log_softmax(-1)[0, code].item())
-    assert record["guided_logprob"] == pytest.approx(guided.log_softmax(-1)[0, code].item())
-
-
 def test_the_likeliest_codes_have_their_nats_before_and_after_penalties_and_filters() -> None:
     logits = torch.tensor([[4.0, 3.0, 2.0, 1.0, 0.0]])
     params = SamplingParams(logit_bias={0: -3.0}, top_k=2, temperature=0.5)
@@ -126,15 +116,6 @@ def test_every_field_of_a_record_is_on_the_page() -> None:
     page = (ROOT / "docs" / "trace.md").read_text()
     named = {field.name for field in fields(Record)} - {"alive"}
     assert {name for name in named if f"`{name}`" not in page} == set()
-
-
-def test_a_row_ends_its_trace_with_its_stop() -> None:
-    sampler = sampler_of(SamplingParams(), SamplingParams())
-    trace, end = Trace(), torch.tensor([[0.0, 0, 0, 99], [0, 0, 0, -99]])
-    for _ in range(3):
-        sampler.step(end, trace)
-    assert [entry["code"] for entry in entries_of(trace, 0)] == [3]
-    assert [entry["frame"] for entry in entries_of(trace, 1)] == [0, 1, 2]
 
 
 def test_the_flags_say_what_was_wrong_with_the_logits() -> None:

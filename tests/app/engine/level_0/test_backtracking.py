@@ -1,10 +1,8 @@
 """Backtracking: how far a scripted loop is rewound, what is penalised, when the utterance ends."""
 
 from collections.abc import Callable, Sequence
-from types import SimpleNamespace
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
-import numpy as np
 import pytest
 import torch
 from hypothesis import given
@@ -14,15 +12,14 @@ from torch import Tensor
 from app.engine.job import Backtrack, BacktrackCause, FinishReason
 from app.engine.level_0.backtracking import runs_at_end
 from app.engine.utterance import UtteranceInput
-from models.prefix import Prefix
-from models.stack.cache import KVCache
-from models.valle import Valle
+from samplers.ar.sampler import ArSampler, StepResult
+from samplers.ar.trace import Trace
 from samplers.knobs.params import SamplingParams
 from samplers.ops.repeats import runs_of
 from tests.app.engine.level_0.requests import EAGER, alone, request
+from tests.samplers.reference.harness import codes_of
 from tests.toy.make_toy import MODEL
 
-PREFIX = 4
 BLOCK = MODEL.block_frames
 A, B, SILENT, HUSHED = 10, 60, 61, 62  # a loop has the codes from A on; two are silence
 WATCHED = SamplingParams(backtrack=True)
@@ -32,50 +29,26 @@ STUBBORN = {"temperature": 0.0, "backtrack": True}
 Script = Callable[[list[int]], dict[int, float]]
 
 
-class Scripted:
-    """Says what a script makes of the codes that the cache holds; checks every position."""
+@pytest.fixture
+def scripted(monkeypatch: pytest.MonkeyPatch) -> Callable[[Script], None]:
+    """Have the sampler hear what a script makes of a row's codes, in place of the model.
 
-    def __init__(self, script: Script) -> None:
-        self.config = MODEL
-        self.separator = torch.zeros(1)
-        self.transformer = SimpleNamespace(step=self._step)
-        self._script, self._fed = script, dict[int, list[int]]()
+    That the model is fed those that are kept is said by `test_runner`.
+    """
+    right = ArSampler.advance
 
-    def new_cache(self, slots: int, max_length: int) -> KVCache:
-        return KVCache(self.config, slots, max_length)
+    def use(script: Script) -> None:
+        def advance(
+            sampler: ArSampler, own: Tensor, trace: Trace | None, null: Tensor | None, *rest: Any
+        ) -> StepResult:
+            told = torch.zeros_like(own)
+            for code, logit in script(codes_of(sampler, 0)).items():
+                told[0, code] = logit
+            return right(sampler, told, trace, None if null is None else told, *rest)
 
-    def prefix(self, ids: Sequence[int], level: int, **_: Any) -> Prefix:
-        numbers = np.tile(np.arange(PREFIX), (3, 1))
-        return Prefix(level, numbers, lambda: torch.zeros(PREFIX, 1), torch.device("cpu"))
+        monkeypatch.setattr(ArSampler, "advance", advance)
 
-    def null_prefix(self, level: int, **_: Any) -> Prefix:
-        return self.prefix([], level)
-
-    def embed_response(self, codes: Tensor, level: int) -> Tensor:
-        return codes.float()
-
-    def read(self, prefix: Prefix, cache: KVCache, slot: int) -> tuple[Tensor, Tensor]:
-        cache.advance(slot, PREFIX)
-        self._fed[slot] = []
-        return torch.tensor([[0.0]]), torch.zeros(1)
-
-    def _step(
-        self, embeddings: Tensor, positions: Tensor, cache: KVCache, slots: Sequence[int]
-    ) -> Tensor:
-        for slot in slots:
-            place = int(positions[slot])
-            assert cache.lengths[slot] == PREFIX + place
-            assert len(self._fed[slot]) >= place
-            self._fed[slot] = [*self._fed[slot][:place], int(embeddings[slot])]
-            cache.advance(slot, 1)
-        return positions[:, None].float() + 1
-
-    def logits(self, hidden: Tensor, level: int) -> Tensor:
-        rows = torch.zeros(len(hidden), MODEL.codes + 1)
-        for slot, frames in enumerate(hidden[:, 0].long().tolist()):
-            for code, logit in self._script(self._fed[slot][:frames]).items():
-                rows[slot, code] = logit
-        return rows
+    return use
 
 
 def said(start: int, end: int) -> list[int]:
@@ -183,13 +156,15 @@ CASES = {
 
 @pytest.mark.parametrize("guided", [{}, {"cfg_strength": 1.5}], ids=["plain", "guided"])
 @pytest.mark.parametrize("name", CASES)
-def test_what_is_stuck_is_rewound_and_what_led_there_is_penalised(name, guided) -> None:
+def test_what_is_stuck_is_rewound_and_what_led_there_is_penalised(
+    float_model, scripted, name, guided
+) -> None:
     case = CASES[name]
+    scripted(case.script)
     silent = torch.isin(torch.arange(MODEL.codes), torch.tensor([SILENT, HUSHED]))
     params = SamplingParams.model_validate(STUBBORN | case.knobs | guided)
     most = 400 if case.reason == "length" else 600
-    inputs = UtteranceInput([1, 2], params, 1, 0, most, silent=silent)
-    found = alone(cast("Valle", Scripted(case.script)), inputs)
+    found = alone(float_model, UtteranceInput([1, 2], params, 1, 0, most, silent=silent))
     assert found.codes().tolist() == case.codes
     assert found.backtracks == tuple(Backtrack(*one) for one in case.taken)
     assert found.finish_reason == case.reason

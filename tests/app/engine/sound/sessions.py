@@ -33,7 +33,7 @@ KNOBS: list[dict[str, Any]] = [
     {"nar_temperature": 0.7, "nar_top_k": 40, "nar_top_p": 0.9, "nar_min_p": 0.01},
     {"nar_cfg_strength": 2.0},
     {"nar_cfg_strength": 1.5, "nar_cfg_rescale": 0.2, "nar_temperature": 1.2},
-    {"nar_decision": "mean", "nar_top_k": 20},
+    {"nar_decision": "mean", "nar_top_k": 20, "nar_cfg_strength": 2.5, "nar_cfg_rescale": 0.5},
     {"nar_levels": 3},
     {"nar_level_temperatures": (0.0, 0.5, 1.5), "nar_levels": 5},
     {"nar_levels": 0},

@@ -25,30 +25,18 @@ from models.codecs.interface import CodecStream
 from models.config import CodecConfig, MaskKind
 from models.prefix_cache import VoiceKey
 from samplers.knobs.features import is_guided
-from samplers.knobs.params import SamplingParams
-from tests.app.engine.sound.sessions import codes_in, heard, masked
+from tests.app.engine.sound.sessions import KNOBS, codes_in, codes_of, heard, masked, utterance
 from tests.samplers.frames import draw_frames, guide_frames
 from tests.toy.make_toy import MODEL
 
-IDS = [1, 10, 20, 30, 2]
 FRAMES = 100
 GREEDY = {"nar_temperature": 0.0}
 DRAWN = {"nar_temperature": 1.0, "nar_top_k": 100, "nar_top_p": 0.95, "nar_min_p": 0.001}
 GUIDED = {"nar_cfg_strength": 2.5, "nar_cfg_rescale": 0.5}
 
 
-def some_codes(*shape: int, seed: int = 0) -> Tensor:
-    return torch.randint(512, shape, generator=torch.Generator().manual_seed(seed))
-
-
 def inputs(knobs: dict[str, Any], **rest: Any) -> UtteranceInput:
-    fields: dict[str, Any] = {
-        "seed": 1,
-        "utterance": 0,
-        "max_frames": FRAMES,
-        "prompt": some_codes(20, 8, seed=9),
-    }
-    return UtteranceInput(IDS, SamplingParams.model_validate(knobs), **fields | rest)
+    return replace(utterance(1, knobs), **{"voice": None, "kept": None} | rest)
 
 
 def voice(
@@ -59,12 +47,12 @@ def voice(
     decoder: SoundDecoder | None = None,
 ) -> tuple[Tensor, list[Samples]]:
     """Feed an utterance in pieces; return the codes and what each piece gave."""
-    utterance = (decoder or SoundDecoder(speech)).begin(inputs)
+    stream = (decoder or SoundDecoder(speech)).begin(inputs)
     pieces = [level_0] if pushes is None else torch.split(level_0, pushes)
     made = []
     for number, frames in enumerate([*pieces, level_0[:0]]):
-        utterance.feed(frames, number == len(pieces))
-        made.append(list(utterance))
+        stream.feed(frames, number == len(pieces))
+        made.append(list(stream))
     return codes_in([one for each in made for one in each]), [heard(each) for each in made]
 
 
@@ -97,8 +85,8 @@ def by_hand(
                 null = model.nar_logits(wanted.null_prefix(model, level), seen, level, first)
                 logits = guide_frames(logits, null, params.nar_cfg_strength, params.nar_cfg_rescale)
             drawn = draw_frames(
-                logits, params, seed=1, utterance=0, level=level, position=first,
-                codebook=speech.codec.quantizer.codebooks[level],
+                logits, params, seed=wanted.seed, utterance=wanted.utterance, level=level,
+                position=first, codebook=speech.codec.quantizer.codebooks[level],
             )  # fmt: skip
             trial[start:last, level] = drawn[start - first :]
         codes[start:end] = trial[start:end]
@@ -117,7 +105,7 @@ def test_codes_and_samples_do_not_depend_on_how_the_frames_come(
 ):
     if shape is not None:
         speech = masked(speech, "full")
-    level_0 = some_codes(frames, seed=frames)
+    level_0 = codes_of(frames, frames)
     wanted = inputs(DRAWN | (GUIDED if guided else {}) | windowed(shape))
     pushes = np.diff([0, *(cut for cut in np.cumsum(cuts) if cut < frames), frames]).tolist()
     codes, sounds = voice(speech, wanted, level_0, pushes)
@@ -141,16 +129,7 @@ class Case(NamedTuple):
 SEEING_ALL = [(0, 0, 0), (FRAMES, 0, 0), (FRAMES + 1, 9, 9), (10**9, 0, 0), (20, 1000, 1000)]
 WINDOWS = [(15, 30, 10), (7, 0, 0), (40, 5, 5), (1, 3, 2)]
 CASES = [
-    *(Case(knobs) for knobs in (
-        GREEDY,
-        GREEDY | GUIDED,
-        GREEDY | {"nar_decision": "mean"},
-        GREEDY | {"nar_decision": "mean", "nar_top_k": 50} | GUIDED,
-        GREEDY | {"nar_levels": 3},
-        GREEDY | {"nar_levels": 0},
-        DRAWN,
-        DRAWN | GUIDED | {"nar_level_temperatures": [0.0, 0.5, 1.5]},
-    )),
+    *(Case(knobs) for knobs in KNOBS),
     *(Case(GREEDY | GUIDED, mask, unified, prompted)
       for mask in ("causal", "full") for unified in (False, True) for prompted in (False, True)),
     *(Case(knobs, "full", shape=shape)
@@ -166,7 +145,7 @@ def test_the_codes_are_those_that_are_drawn_by_hand(speech, case: Case) -> None:
     wanted = given if case.prompted else replace(given, prompt=None)
     other = masked(speech, case.mask, unified_positions=case.unified)
     for seed, pushes in ((0, None), (1, [30, 40, 28])):
-        level_0 = some_codes(FRAMES - 2 * seed, seed=seed)
+        level_0 = codes_of(seed, FRAMES - 2 * seed)
         codes, sounds = voice(other, wanted, level_0, pushes)
         assert torch.equal(codes, by_hand(other, wanted, level_0, case.drawn))
         assert len(np.concatenate(sounds)) == 320 * len(level_0)
@@ -185,12 +164,12 @@ def test_a_chunk_is_heard_as_soon_as_all_that_it_sees_is_there(
     speech, mask, window, pushes, frames
 ) -> None:
     wanted = inputs(DRAWN | window)
-    _, sounds = voice(masked(speech, mask), wanted, some_codes(sum(pushes)), pushes)
+    _, sounds = voice(masked(speech, mask), wanted, codes_of(0, sum(pushes)), pushes)
     assert [len(sound) // 320 for sound in sounds] == frames
 
 
 def test_kept_prefixes_change_no_bit_of_codes_and_samples(speech) -> None:
-    level_0, decoder = some_codes(FRAMES), SoundDecoder(speech)
+    level_0, decoder = codes_of(0, FRAMES), SoundDecoder(speech)
     expected, whole = voice(speech, inputs(DRAWN | GUIDED), level_0)
     kept = inputs(DRAWN | GUIDED, voice=VoiceKey(None, "eve", 0))
     for _ in range(2):
@@ -201,7 +180,7 @@ def test_kept_prefixes_change_no_bit_of_codes_and_samples(speech) -> None:
 
 
 def test_an_utterance_without_frames_has_no_sound_and_its_levels(speech) -> None:
-    codes, sounds = voice(speech, inputs(DRAWN | {"nar_levels": 2}), some_codes(0))
+    codes, sounds = voice(speech, inputs(DRAWN | {"nar_levels": 2}), codes_of(0, 0))
     assert codes.shape == (0, 3)
     assert not len(np.concatenate(sounds))
 
@@ -209,7 +188,7 @@ def test_an_utterance_without_frames_has_no_sound_and_its_levels(speech) -> None
 def test_samples_that_are_no_numbers_are_a_failure(speech, monkeypatch) -> None:
     monkeypatch.setattr(Encodec, "sound", lambda *_: torch.full((1, 4800), torch.nan))
     with pytest.raises(GenerationFailed, match="no numbers"):
-        voice(speech, inputs({"nar_levels": 0}), some_codes(15))
+        voice(speech, inputs({"nar_levels": 0}), codes_of(0, 15))
 
 
 def test_a_warm_up_meets_chunks_of_every_length_and_leaves_nothing(
@@ -250,7 +229,7 @@ def decoded(codec: Encodec, codes: Tensor) -> np.ndarray:
 
 @pytest.mark.parametrize("frames", [1, 6, 7, 8, 15, 16, 29, 30, 31, 44, 45, 61, 105, 106, 164])
 def test_the_samples_are_those_of_decoding_the_whole(codec: Encodec, frames: int) -> None:
-    codes = some_codes(frames, 8, seed=frames) % 64
+    codes = codes_of(frames, frames, 8) % 64
     found = decoded(codec, codes)
     torch.testing.assert_close(torch.from_numpy(found), codec.decode(codes), atol=1e-6, rtol=1e-5)
 
@@ -265,5 +244,5 @@ def test_few_lengths_are_ever_decoded(codec: Encodec, monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(CodecStream, "push", counted)
     for frames in range(BLOCK, 200, 13):
-        decoded(codec, some_codes(frames, 8) % 64)
+        decoded(codec, codes_of(0, frames, 8) % 64)
     assert lengths == {15, 30, 45, 60}
