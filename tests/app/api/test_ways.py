@@ -19,6 +19,8 @@ SPEAKERS = "I am one. [voice:Bella] I am two. [voice:emma] I am three."
 WORDS = "One of the best. [pause:0.5s] In the end, we won."
 SHORT = {"seed": 3, "max_duration_s": 1.5, "pause_s": 0.1}
 TAKES = {"seed": 1, "max_duration_s": 0.5, "nar_levels": 0}
+ENDING = {"seed": 1, "max_duration_s": 3.0, "nar_levels": 0, "pause_s": 0.1234567}
+PCM = {"response_format": "pcm"}
 BRANCH = {"entropix": True, "entropix_action": "branch", "entropix_helv_entropy": 0.0}
 HEART = {"seed": 1, "voice": "heart"}
 TIMED = HEART | {"timestamps": "word"}
@@ -35,6 +37,10 @@ OF_TOYS: list[tuple[str, dict[str, Any], int]] = [
     ("Hi. You.", TAKES | {"best_of": 3}, 5),
     ("Hi. You.", TAKES | {"beam_width": 3}, 5),
     ("Hi. You.", TAKES | BRANCH, 5),
+    ("One. Two. Three [pause:0.3s] Four.", TAKES | {"context_utterances": 2}, 6),
+    ("One. Two. Three [pause:0.3s] Four.", TAKES | {"cfg_strength": 2.0}, 5),
+    ("One. [pause:0.2s] Two. Three. Four.", ENDING | {"logit_bias": {"512": 4}}, 5),
+    ("One. [pause:0.2s] Two. Three. Four.", ENDING | {"logit_bias": {"512": 99}}, 5),
 ]
 OF_THE_BUILT_IN: list[tuple[str, dict[str, Any], int]] = [
     (WORDS, TIMED, 12),
@@ -46,7 +52,7 @@ OF_THE_BUILT_IN: list[tuple[str, dict[str, Any], int]] = [
 
 
 def check(client: httpx.Client, text: str, knobs: dict[str, Any], packet: int) -> None:
-    wanted = knobs | {"input": text, "response_format": "pcm"}
+    wanted = knobs | PCM | {"input": text}
     streamed = client.post("/v1/audio/speech", json=wanted | {"stream": True})
     report = report_of(client, streamed)
     if "loudness_lufs" not in knobs:  # of a whole speech it is measured, of a stream followed
@@ -67,6 +73,9 @@ def check(client: httpx.Client, text: str, knobs: dict[str, Any], packet: int) -
     for told, reported in zip(said["utterances"], report["utterances"], strict=True):
         assert_near(told, reported)
     reports = client.get(f"/v1/audio/speech/{said['response_id']}").json()["utterances"]
+    if "loudness_lufs" not in knobs:
+        again = client.get(f"/v1/audio/speech/{said['response_id']}/audio", params=PCM)
+        assert again.content == session.sound
     assert len(traces) == (len(reports) if knobs.get("trace") else 0)
     for number, (trace, reported) in enumerate(zip(traces, reports, strict=False)):
         assert {name: trace[name] for name in reported} == reported

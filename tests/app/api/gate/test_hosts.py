@@ -21,69 +21,36 @@ from tests.fakes import fake_engine
 BODY = {"input": "Hi."}
 
 
-def allowed(host: str | None, listening: str = "127.0.0.1", listed: str = "") -> bool:
-    headers = [] if host is None else [(b"host", host.encode())]
-    return Hosts(listening, listed).allow(HTTPConnection({"type": "http", "headers": headers}))
+HERE = socket.gethostname()
+OURS = (
+    None, "", "localhost", "LocalHost:8000", "localhost.", "a.localhost:1", "127.0.0.1",
+    "192.168.1.7:8000", "[::1]:8000", "[fe80::1]", "tts.lan:8000", HERE, f"{HERE.upper()}:8000",
+)  # fmt: skip
+"""Addresses, loopback, this machine, and what it listens to."""
 
-
-@pytest.mark.parametrize(
-    "host",
-    [
-        None,
-        "",
-        "localhost",
-        "LocalHost:8000",
-        "localhost.",
-        "a.localhost:1",
-        "127.0.0.1",
-        "192.168.1.7:8000",
-        "[::1]:8000",
-        "[fe80::1]",
-        socket.gethostname(),
-        f"{socket.gethostname().upper()}:8000",
-    ],
+OTHERS = (
+    "evil.example", "evil.example:8000", "localhost.evil.example", "127.0.0.1.evil.example",
+    "evil-localhost", "evil.example@localhost", "localhost:8000:8000", "2130706433", "::1", "a b",
+)  # fmt: skip
+LISTED = (
+    ("gpuhost", "gpuhost:8000", True),
+    (" GPUHOST , b.example", "gpuhost", True),
+    ("*.a.example", "tts.a.example:80", True),
+    ("*.a.example", "a.example", False),
+    ("*.a.example", "a.example.evil", False),
+    ("*", "evil.example", True),
+    (",", "evil.example", False),
 )
-def test_addresses_loopback_and_this_machine_are_its_names(host) -> None:
-    assert allowed(host)
-
-
-@pytest.mark.parametrize(
-    "host",
-    [
-        "evil.example",
-        "evil.example:8000",
-        "localhost.evil.example",
-        "127.0.0.1.evil.example",
-        "evil-localhost",
-        "evil.example@localhost",
-        "localhost:8000:8000",
-        "2130706433",
-        "::1",
-        "a b",
-    ],
-)
-def test_no_other_is(host) -> None:
-    assert not allowed(host)
 
 
 @pytest.mark.parametrize(
     ("listed", "host", "known"),
-    [
-        ("gpuhost", "gpuhost:8000", True),
-        (" GPUHOST , b.example", "gpuhost", True),
-        ("*.a.example", "tts.a.example:80", True),
-        ("*.a.example", "a.example", False),
-        ("*.a.example", "a.example.evil", False),
-        ("*", "evil.example", True),
-        (",", "evil.example", False),
-    ],
+    [*(("", one, True) for one in OURS), *(("", one, False) for one in OTHERS), *LISTED],
 )
-def test_an_operator_lists_more(listed, host, known) -> None:
-    assert allowed(host, listed=listed) is known
-
-
-def test_the_name_that_it_listens_to_is_one() -> None:
-    assert allowed("tts.lan:8000", listening="tts.lan")
+def test_its_own_names_are_known_and_those_that_an_operator_lists(listed, host, known) -> None:
+    headers = [] if host is None else [(b"host", host.encode())]
+    asked = HTTPConnection({"type": "http", "headers": headers})
+    assert Hosts("tts.lan", listed).allow(asked) is known
 
 
 def test_two_names_are_none() -> None:

@@ -80,12 +80,6 @@ def test_what_is_no_codes_is_refused(toy_server, spoken, body, kind, status) -> 
     assert refusal(answer) == (status, "utterances" if status == 422 else None)
 
 
-@pytest.mark.parametrize("method", ["get", "post"])
-def test_codes_of_nothing_are_not_found(toy_server, method) -> None:
-    path = "/v1/audio/speech/nobody/" + ("codes" if method == "get" else "audio")
-    assert getattr(toy_server, method)(path).status_code == 404
-
-
 def test_a_recording_is_encoded_alike_as_json_and_as_tensors(toy_server) -> None:
     content = (BUILTIN_MODEL / "voices" / "heart.flac").read_bytes()
     told = toy_server.post("/v1/audio/codes", content=content)

@@ -4,8 +4,10 @@ import csv
 import importlib.util
 import io
 import json
+from collections.abc import Callable
 from typing import Any
 
+import httpx
 import pyarrow.parquet
 import pytest
 
@@ -26,27 +28,34 @@ def rows_of(report: dict[str, Any]) -> list[dict[str, Any]]:
     ]
 
 
-def test_lines_of_json_are_the_tokens_of_the_report(toy_server, report) -> None:
-    answer = toy_server.get(f"/v1/audio/speech/{report['id']}?format=jsonl")
-    assert answer.headers["content-type"] == "application/x-ndjson"
-    assert [json.loads(line) for line in answer.text.splitlines()] == rows_of(report)
+FORMS: dict[str, tuple[str, Callable[[bytes], list[dict[str, Any]]]]] = {
+    "jsonl": ("application/x-ndjson", lambda file: [*map(json.loads, file.splitlines())]),
+    "csv": ("text/csv", lambda file: [*csv.DictReader(io.StringIO(file.decode()))]),
+    "parquet": (
+        "application/vnd.apache.parquet",
+        lambda file: pyarrow.parquet.read_table(io.BytesIO(file)).to_pylist(),
+    ),
+}
 
 
-def test_the_rows_of_a_table_are_the_tokens_of_the_report(toy_server, report) -> None:
-    answer = toy_server.get(f"/v1/audio/speech/{report['id']}?format=csv")
-    assert answer.headers["content-type"].startswith("text/csv")
-    rows = list(csv.DictReader(io.StringIO(answer.text)))
+def told_in(client: httpx.Client, report: dict[str, Any], form: str) -> list[dict[str, Any]]:
+    """Return the rows of a report in a form."""
+    answer = client.get(f"/v1/audio/speech/{report['id']}?format={form}")
+    media, read = FORMS[form]
+    assert answer.headers["content-type"].startswith(media)
+    return read(answer.content)
+
+
+def as_text(row: dict[str, Any]) -> dict[str, str]:
+    return {name: "" if value is None else str(value) for name, value in row.items()}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_the_rows_are_the_tokens_of_the_report(toy_server, report, form) -> None:
     expected = rows_of(report)
-    assert len(rows) == len(expected) > 2
-    for row, told in zip(rows, expected, strict=True):
-        assert row == {name: "" if value is None else str(value) for name, value in told.items()}
-
-
-def test_a_parquet_file_has_the_tokens_of_the_report(toy_server, report) -> None:
-    answer = toy_server.get(f"/v1/audio/speech/{report['id']}?format=parquet")
-    assert answer.headers["content-type"] == "application/vnd.apache.parquet"
-    table = pyarrow.parquet.read_table(io.BytesIO(answer.content))
-    assert table.to_pylist() == rows_of(report)
+    assert len(expected) > 2
+    found = told_in(toy_server, report, form)
+    assert found == ([*map(as_text, expected)] if form == "csv" else expected)
 
 
 def test_parquet_without_its_library_is_refused_with_the_extra_that_has_it(
@@ -60,17 +69,14 @@ def test_parquet_without_its_library_is_refused_with_the_extra_that_has_it(
 
 def test_the_likeliest_codes_are_told_where_asked_for(toy_server, report) -> None:
     body = {"input": "Hi. You.", "seed": 1, "top_logprobs": 3, "max_duration_s": 0.6}
-    told, answer = asked(toy_server, body)
-    path = path_of(answer)
+    told, _ = asked(toy_server, body)
     for before, token in zip(rows_of(report), rows_of(told), strict=True):
         assert [len(token.pop(name)) for name in ("top_logprobs", "top_scores")] == [3, 3]
         assert token == before
-    table = csv.DictReader(io.StringIO(toy_server.get(f"{path}?format=csv").text))
-    lines = toy_server.get(f"{path}?format=jsonl").text.splitlines()
-    expected = [json.loads(line)["top_scores"] for line in lines]
-    assert [json.loads(row["top_scores"]) for row in table] == expected
-    file = pyarrow.parquet.read_table(io.BytesIO(toy_server.get(f"{path}?format=parquet").content))
-    assert [json.loads(cell) for cell in file["top_scores"].to_pylist()] == expected
+    expected = [row["top_scores"] for row in told_in(toy_server, told, "jsonl")]
+    for form in ("csv", "parquet"):
+        cells = [json.loads(row["top_scores"]) for row in told_in(toy_server, told, form)]
+        assert cells == expected
 
 
 def test_a_speech_without_a_trace_has_no_rows_and_says_how_to_get_them(toy_server) -> None:

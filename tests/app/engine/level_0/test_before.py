@@ -1,6 +1,8 @@
-"""A job that goes on with what earlier jobs spoke: together they are one speech."""
+"""A job that goes on with what earlier jobs spoke: what they leave to it, and what is told of all.
 
-from time import monotonic
+That together they are one speech, and are heard again as one, is said by `test_ways` of the API.
+"""
+
 from typing import Any
 
 import numpy as np
@@ -10,11 +12,9 @@ from app.engine.backend.options import ModelOptions
 from app.engine.backend.synthesizer import Synthesizer
 from app.engine.continued import JobChain
 from app.engine.job import SpeechJob, SpeechResult
-from app.engine.playback import Playback
 from samplers.knobs.params import SamplingParams
 
 RATE_HZ = 24_000
-PIECES = ["One.", "Two. Three.", "Four [pause:0.3s]", "Five."]
 
 
 @pytest.fixture(scope="module")
@@ -26,12 +26,11 @@ def spoken(
     synthesizer: Synthesizer,
     text: str,
     before: SpeechResult | None = None,
-    max_duration_s: float | None = 0.6,
     more: bool = False,
     **knobs,
 ) -> tuple[np.ndarray, SpeechResult]:
     params = SamplingParams(seed=1, **knobs)
-    job = SpeechJob("id", text, params, max_duration_s=max_duration_s, before=before, more=more)
+    job = SpeechJob("id", text, params, max_duration_s=0.6, before=before, more=more)
     plan = synthesizer.plan(job)
     chunks = list(synthesizer.speak(plan, queue_s=0.0, on_progress=lambda _: True))
     result = chunks[-1].result
@@ -39,48 +38,12 @@ def spoken(
     return np.concatenate([chunk.samples for chunk in chunks]), result
 
 
-def joined(*results: SpeechResult | None) -> SpeechResult:
+def joined(*results: SpeechResult) -> SpeechResult:
     chain = JobChain(SpeechJob("id", "", SamplingParams()))
     for result in results:
-        if result is not None:
-            chain.add(result)
+        chain.add(result)
     assert chain.result is not None
     return chain.result
-
-
-@pytest.mark.parametrize(
-    "knobs", [{}, {"pause_s": 0.123457}, {"context_utterances": 2}, {"cfg_strength": 2.0}]
-)
-def test_pieces_spoken_one_after_the_other_are_the_whole(synthesizer, knobs) -> None:
-    limit_s = 1.6  # an utterance of the toy has no end of its own
-    sound, result = spoken(synthesizer, " ".join(PIECES), max_duration_s=limit_s, **knobs)
-    assert result.frames == 120
-    sounds, before = [], None
-    for inputs in PIECES:
-        samples, part = spoken(synthesizer, inputs, before, limit_s, more=True, **knobs)
-        sounds.append(samples)
-        before = joined(before, part)
-    assert before is not None
-    np.testing.assert_array_equal(np.concatenate(sounds), sound)
-    assert (before.codes_sha256, before.frames) == (result.codes_sha256, result.frames)
-    assert before.audio_s == pytest.approx(result.audio_s)
-    assert before.finish_reason == result.finish_reason
-
-
-@pytest.mark.parametrize("stop_bias", [4.0, 99.0])  # the latter ends every utterance at once
-def test_what_pieces_spoke_is_heard_again_as_one(synthesizer, stop_bias) -> None:
-    knobs = {"logit_bias": {"512": stop_bias}, "pause_s": 0.1234567}
-    sounds, before = [], None
-    for inputs in PIECES:
-        last = inputs is PIECES[-1]
-        samples, part = spoken(synthesizer, inputs, before, 4.0, more=not last, **knobs)
-        sounds.append(samples)
-        before = joined(before, part)
-    assert before is not None
-    assert len(before.utterances) == 5
-    replayed = synthesizer.replay(before, Playback(monotonic()))
-    again = np.concatenate([chunk.samples for chunk in replayed])
-    np.testing.assert_array_equal(again, np.concatenate(sounds))
 
 
 def test_a_pause_at_the_end_is_owed_where_more_may_follow(synthesizer) -> None:
