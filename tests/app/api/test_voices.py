@@ -417,11 +417,6 @@ def test_what_is_everybodys_is_used_and_not_deleted_with_a_key(keyed) -> None:
     assert "shared" in uploaded(keyed, BEN)
 
 
-def test_without_a_key_nothing_goes_up_or_away(keyed) -> None:
-    assert refusal(upload(keyed, name="x"))[0] == 401
-    assert refusal(keyed.delete(f"{VOICES}/shared"))[0] == 401
-
-
 def test_voices_and_refused_uploads_are_told_to_prometheus(client) -> None:
     def told(sample: str) -> float:
         lines = client.get("/metrics").text.splitlines()

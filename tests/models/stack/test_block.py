@@ -2,17 +2,10 @@
 
 import pytest
 import torch
-from torch import Tensor
 from torch.nn import functional as F
 
-from models.config import ModelConfig
 from models.stack.block import Attention, FeedForward, RmsNorm
-
-CONFIG = ModelConfig(width=64, layers=1, heads=8, kv_heads=2, ffn=96, phonemes=("a",))
-
-
-def vectors(count: int, width: int = CONFIG.width) -> Tensor:
-    return torch.randn(count, width, generator=torch.Generator().manual_seed(0))
+from tests.models.stack.stacks import CONFIG, vectors
 
 
 @pytest.mark.parametrize("size", [0, 1e-4, 1, 1e4])
@@ -31,7 +24,7 @@ def test_the_norm_is_torchs_with_and_without_gradients(size: float) -> None:
 def test_the_activation_of_a_row_has_the_same_bits_in_every_batch(activation: str) -> None:
     layer = FeedForward(CONFIG.model_copy(update={"activation": activation}))
     layer.gate_up = layer.down = torch.nn.Identity()  # type: ignore[assignment]
-    x = vectors(9, 2 * CONFIG.ffn)
+    x = torch.cat([vectors(9, seed) for seed in range(3)], 1)
     expected = layer(x)
     with torch.inference_mode():
         assert (layer(x) - expected).abs().max() < 1e-6

@@ -9,15 +9,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from models.config import ModelConfig
 from models.stack.cache import KVCache
+from tests.models.stack.stacks import CONFIG
 
-CONFIG = ModelConfig(width=8, layers=1, heads=2, kv_heads=1, ffn=8, phonemes=("a",))
 LENGTHS = [2, 0, 4]
 
 
 def rows(count: int) -> Tensor:
-    return torch.randn(1, count, CONFIG.head_dim)
+    return torch.randn(CONFIG.kv_heads, count, CONFIG.head_dim)
 
 
 def cache_of(lengths: list[int], max_length: int = 4) -> KVCache:

@@ -3,7 +3,6 @@
 Each has the codes that it has alone or by the textbook, wherever its rows are moved; one is kept.
 """
 
-from collections.abc import Iterator
 from dataclasses import replace
 from itertools import product
 from typing import Any
@@ -19,7 +18,6 @@ from app.engine.utterance import ContextUtterance, KeptFrames, UtteranceInput
 from models.alignment.attention import TextAttention
 from models.alignment.path import followed
 from models.checkpoints import load_lm
-from models.config import AlignmentHead
 from models.prefix_cache import PrefixCache, SlotPrefix, one_by_one
 from models.valle import Valle
 from samplers.ranking import rank
@@ -39,7 +37,6 @@ from tests.app.engine.level_0.requests import (
 from tests.toy.make_toy import MODEL, make
 
 STOP = 512
-HEAD = AlignmentHead(layer=1, head=1)
 RESCALED: dict[str, Any] = {"cfg_strength": 2.0, "cfg_rescale": 0.3}
 PLAIN_RANK: dict[str, Any] = {
     "rank_alignment_weight": 0.0,
@@ -47,15 +44,6 @@ PLAIN_RANK: dict[str, Any] = {
     "rank_silence_penalty": 0.0,
     "rank_length_penalty": 0.0,
 }
-
-
-@pytest.fixture
-def headed(model: Valle) -> Iterator[Valle]:
-    """The model, as if its card named an alignment head."""
-    plain = model.config
-    model.config = plain.model_copy(update={"alignment": HEAD})
-    yield model
-    model.config = plain
 
 
 def hypotheses_of(model: Valle, one: UtteranceInput) -> tuple[list[Hypothesis], HypothesisGroup]:
@@ -139,14 +127,14 @@ PROMPT = torch.arange(24).reshape(3, 8)
 )
 @pytest.mark.parametrize("knobs", [{}, {"prompt_as_prefix": True}, GUIDED])
 def test_what_follows_the_text_ranks_higher_by_its_weight(
-    headed: Valle, changes: dict[str, Any], knobs: dict[str, Any]
+    model: Valle, changes: dict[str, Any], knobs: dict[str, Any]
 ) -> None:
     asked = replace(traced(best_of=3, **knobs, **PLAIN_RANK), **changes)
     params = asked.params.model_copy(update={"rank_alignment_weight": 3.0})
-    hypotheses, plain = hypotheses_of(headed, asked)
-    _, weighed = hypotheses_of(headed, replace(asked, params=params))
+    hypotheses, plain = hypotheses_of(model, asked)
+    _, weighed = hypotheses_of(model, replace(asked, params=params))
     for one, before, after in zip(hypotheses, plain.ranked, weighed.ranked, strict=True):
-        follows = followed(attention_of(headed, asked, one.codes))
+        follows = followed(attention_of(model, asked, one.codes))
         assert after.score - before.score == pytest.approx(3 * follows, abs=1e-3)
 
 

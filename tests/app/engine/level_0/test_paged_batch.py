@@ -16,7 +16,6 @@ from app.engine.level_0.hypothesis import Hypothesis
 from app.engine.level_0.input_batch import InputBatch
 from app.engine.level_0.paged_batch import PagedBatch
 from app.engine.level_0.runner import ArRunner
-from models.config import AlignmentHead
 from models.cuda.graphs import Record, Recorder, as_it_is
 from models.cuda.kernels import operators
 from models.cuda.kernels.operators import FUSED, TORCH
@@ -49,8 +48,6 @@ pytestmark = pytest.mark.usefixtures("sorted_as_on_a_gpu")
 
 @pytest.fixture(scope="module")
 def model(float_model: Valle) -> Valle:
-    head = AlignmentHead(layer=1, head=1)
-    float_model.config = float_model.config.model_copy(update={"alignment": head})
     return float_model
 
 
