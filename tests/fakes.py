@@ -232,19 +232,25 @@ class FakeSoundStream:
 
     def _result(self, samples: int) -> SpeechResult:
         plan, text = self._plan, self._plan.job.text
-        return SpeechResult(
+        return result_of(
+            SpokenUtterance(np.zeros((len(text), 1), np.int16), "stop"),
             job_id=plan.job.id,
-            finish_reason="stop",
             seed=plan.seed,
             params=plan.params,
             voice=plan.voice.name,
-            language=plan.language,
-            codes_sha256="f" * 64,
-            frames=len(text),
             audio_s=(samples + len(self._chunk) * len(text)) / SAMPLE_RATE_HZ,
             timings=Timings(self._queue_s, 0.0, 0.0, 0.0, 0.0, self._queue_s + 0.01),
-            utterances=(SpokenUtterance(np.zeros((len(text), 1), np.int16), "stop"),),
         )
+
+
+def result_of(*utterances: SpokenUtterance, **fields: Any) -> SpeechResult:
+    """What came of a job that spoke these, and lasted a second unless something else is said."""
+    usual: dict[str, Any] = {
+        "job_id": "a", "finish_reason": "stop", "seed": 1, "params": SamplingParams(), "voice": "v",
+        "language": "en", "codes_sha256": "f" * 64, "audio_s": 1.0, "timings": Timings(*[0.0] * 6),
+        "frames": sum(len(one.codes) for one in utterances),
+    }  # fmt: skip
+    return SpeechResult(**usual | fields, utterances=utterances)
 
 
 def fake_engine(backend: FakeBackend | None = None, **limits: Any) -> SpeechEngine:

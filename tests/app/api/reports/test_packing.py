@@ -27,6 +27,7 @@ from app.engine.job import (
 )
 from models.voices.voice import Voice
 from samplers.knobs.params import SamplingParams
+from tests.fakes import result_of
 
 TRACE: dict[str, np.ndarray[Any, Any]] = {
     "frame": np.arange(3, dtype=np.int32),
@@ -61,12 +62,10 @@ def job(**fields) -> SpeechJob:
 def result(one: SpeechJob) -> SpeechResult:
     params = SamplingParams(seed=3, temperature=0.5)
     times = Timings(*(number / 7 for number in range(8)))
-    return SpeechResult(
-        *("an-id", "stuck", 3, params, "anna", "en", "f" * 64, 3, 1 / 3, times, SPOKEN),
-        nar="windows",
-        decoder="vocos",
-        pause_owed_s=0.5,
-    )
+    return result_of(
+        *SPOKEN, job_id="an-id", finish_reason="stuck", seed=3, params=params, voice="anna",
+        audio_s=1 / 3, timings=times, nar="windows", decoder="vocos", pause_owed_s=0.5,
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize("trace", [False, True])

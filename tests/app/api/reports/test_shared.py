@@ -9,10 +9,11 @@ from app.api.errors import RequestInProgress
 from app.api.reports.recent import Failure
 from app.api.reports.shared import SharedSpeeches
 from app.engine.errors import UnknownSpeech
-from app.engine.job import SpeechJob, SpeechResult, SpokenUtterance, Timings
+from app.engine.job import SpeechJob, SpeechResult, SpokenUtterance
 from app.storage.shared_state import PREFIX, SharedState
 from samplers.knobs.params import SamplingParams
 from tests.app.api.reports.test_packing import HOSTILE
+from tests.fakes import result_of
 
 pytestmark = pytest.mark.anyio
 
@@ -38,10 +39,7 @@ async def replicas(server, number=2, *, limit=8, keep_s=60, keep_bytes=1_000_000
 def speech(name: str, owner: str = "", frames: int = 10) -> tuple[SpeechJob, SpeechResult]:
     job = SpeechJob(name, "Hi.", SamplingParams(), owner=owner, client=owner or "127.0.0.1")
     codes = NOISE.integers(0, 1024, (frames, 8)).astype(np.int16)
-    times = Timings(0.0, 0.0, 0.0, 0.0, 0.0, 0.1)
-    spoken = (SpokenUtterance(codes, "stop"),)
-    params = SamplingParams(seed=1)
-    return job, SpeechResult(name, "stop", 1, params, "v", "en", "0" * 64, frames, 1, times, spoken)
+    return job, result_of(SpokenUtterance(codes, "stop"), job_id=name)
 
 
 async def found(recent: SharedSpeeches, name: str, owner: str = "") -> bool:

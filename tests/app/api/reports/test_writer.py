@@ -11,9 +11,10 @@ import pytest
 
 from app.api.reports.recent import SpeechReport
 from app.api.reports.writer import ReportWriter, report_pieces
-from app.engine.job import SpeechJob, SpeechResult, SpokenUtterance, Timings
+from app.engine.job import SpeechJob, SpeechResult, SpokenUtterance
 from samplers.ar.trace import TOPS, Record, entries
 from samplers.knobs.params import SamplingParams
+from tests.fakes import result_of
 
 FLAGS = {"repeated", "paused", "branched", "saw_nan", "saw_inf", "all_masked"}
 COUNTS = {"attempt", "code", "changed", "banned", "kept", "stop_rank", "entropix_state"}
@@ -39,22 +40,6 @@ def spoken(frames: int, *, traced: bool = True) -> SpokenUtterance:
     return SpokenUtterance(codes, "stop", trace=trace(frames + 1) if traced else None)
 
 
-def result(*utterances: SpokenUtterance) -> SpeechResult:
-    return SpeechResult(
-        job_id="a",
-        finish_reason="stop",
-        seed=1,
-        params=SamplingParams(),
-        voice="v",
-        language="en",
-        codes_sha256="f" * 64,
-        frames=sum(len(one.codes) for one in utterances),
-        audio_s=1.0,
-        timings=Timings(0, 0, 0, 0, 0, 0),
-        utterances=utterances,
-    )
-
-
 def read(made: SpeechResult) -> dict[str, Any]:
     report: dict[str, Any] = json.loads("".join(report_pieces(JOB, made)))
     return report
@@ -63,7 +48,7 @@ def read(made: SpeechResult) -> dict[str, Any]:
 @pytest.mark.parametrize("frames", [1, 63, 64, 65, 300])
 def test_a_report_tells_every_number_of_codes_and_trace(frames) -> None:
     one = spoken(frames)
-    report = read(result(one, spoken(2, traced=False)))
+    report = read(result_of(one, spoken(2, traced=False)))
     told, plain = report["utterances"]
     assert told["codes"] == one.codes.tolist()
     assert one.trace is not None
@@ -82,21 +67,21 @@ def test_what_was_taken_back_has_no_score() -> None:
     columns = trace(6)
     columns["frame"] = np.array([0, 1, 2, 1, 2, 3])
     codes = np.zeros((3, 8), np.int16)
-    told = read(result(SpokenUtterance(codes, "stop", trace=columns)))
+    told = read(result_of(SpokenUtterance(codes, "stop", trace=columns)))
     scores = columns["score"].tolist()
     assert told["utterances"][0]["scores"] == [scores[place] for place in (0, 3, 4, 5)]
 
 
 def test_a_pause_and_nothing_at_all_are_reports() -> None:
     pause = SpokenUtterance(np.zeros((0, 8), np.int16), "stop", trace={})
-    (told,) = read(result(pause))["utterances"]
+    (told,) = read(result_of(pause))["utterances"]
     assert (told["codes"], told["tokens"], told["scores"]) == ([], [], [])
-    assert read(result())["utterances"] == []
+    assert read(result_of())["utterances"] == []
 
 
 def test_no_piece_is_large_however_long_the_report() -> None:
     """Whatever makes one piece holds the interpreter meanwhile, and everybody waits for it."""
-    pieces = list(report_pieces(JOB, result(spoken(5000))))
+    pieces = list(report_pieces(JOB, result_of(spoken(5000))))
     assert sum(map(len, pieces)) > 3_000_000
     assert max(map(len, pieces)) < 100_000
     assert all(pieces)

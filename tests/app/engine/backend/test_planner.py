@@ -7,9 +7,10 @@ import pytest
 
 from app.engine.backend.planner import limited
 from app.engine.errors import InvalidRequest
-from app.engine.job import USUAL_PHONEME_S, SpeechJob, SpeechResult, SpokenUtterance, Timings
+from app.engine.job import USUAL_PHONEME_S, SpeechJob, SpeechResult, SpokenUtterance
 from models.text import Utterance, prepare
 from samplers.knobs.params import SamplingParams
+from tests.fakes import result_of
 
 JOB = SpeechJob("id", "", SamplingParams())
 RATE_HZ = 75.0
@@ -17,11 +18,8 @@ SECOND = "a" * round(1 / USUAL_PHONEME_S)
 
 
 def before(audio_s: float, frames: int, rate: float = 1.0) -> SpeechResult:
-    timings = Timings(0, 0, 0, 0, 0, 0)
-    spoken = (SpokenUtterance(np.zeros((frames, 1), np.int16), "stop", rate=rate),)
-    return SpeechResult(
-        "id", "stop", 1, SamplingParams(), "v", "en", "", frames, audio_s, timings, spoken
-    )
+    spoken = SpokenUtterance(np.zeros((frames, 1), np.int16), "stop", rate=rate)
+    return result_of(spoken, audio_s=audio_s)
 
 
 def limit(job: SpeechJob, utterances: list[Utterance], max_audio_s: float) -> float | None:
