@@ -6,7 +6,7 @@ They are frozen, refuse unknown fields and never read the environment.
 from math import prod
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 Segment = Literal["lang", "level", "prom", "phn", "resp"]
 MaskKind = Literal["causal", "block_causal", "full"]
@@ -16,6 +16,13 @@ CodeSums = Literal["inclusive", "exclusive", "none"]
 
 UNKNOWN_ID, BOS_ID, EOS_ID = 0, 1, 2  # of phonemes; symbols follow from 3 on
 LENGTH_TOKENS = 11  # of length prediction: ten digits and the stop token
+
+
+def first_problem(error: ValidationError, of: str = "the whole") -> str:
+    """Return the first of pydantic's problems, `field: message`; ``of`` stands for no field."""
+    problem = error.errors()[0]
+    field = ".".join(map(str, problem["loc"])) or of
+    return f"{field}: {problem['msg'].removeprefix('Value error, ')}"
 
 
 class _Config(BaseModel):

@@ -23,6 +23,7 @@ from pydantic_settings import CliPositionalArg
 from app.commands.client import ServerOptions
 from app.commands.errors import CommandError, CommandFailed
 from app.storage.files import write_atomically
+from models.config import first_problem
 
 _ATTEMPTS: Final = 3
 _BUSY: Final = frozenset({429, 503})
@@ -119,9 +120,7 @@ def read_lines(path: Path) -> list[Line]:
         try:
             line = Line.model_validate_json(raw).model_copy(update={"number": number})
         except ValidationError as error:
-            first = error.errors()[0]
-            where = ".".join(map(str, first["loc"]))
-            raise CommandError(f"line {number}: {where}: {first['msg']}") from error
+            raise CommandError(f"line {number}: {first_problem(error)}") from error
         if line.custom_id in known:
             raise CommandError(f"line {number}: the custom_id {line.custom_id!r} is there twice")
         known.add(line.custom_id)

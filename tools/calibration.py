@@ -174,7 +174,7 @@ def _heads(synthesizer: Synthesizer, task: CalibrationTask) -> list[HeadScore]:
         assert last.result is not None
         spoken += [one for one in last.result.utterances if len(one.codes) > 1]
     plan = synthesizer.plan(task.base)
-    return rate_heads(synthesizer.speech, plan.prompt, spoken)[:_HEADS_TOLD]
+    return rate_heads(synthesizer.speech, plan.speakers[0][1], spoken)[:_HEADS_TOLD]
 
 
 def _observe(

@@ -164,9 +164,8 @@ def _version_at(url: str) -> str | None:
 def _loaded(settings: Settings) -> "Synthesizer":
     """Load the model once for all checks, without a sound process."""
     from app.main import load_synthesizer
-    from app.storage.preset_files import read_presets
 
-    return load_synthesizer(settings, read_presets(settings.presets or None))
+    return load_synthesizer(settings)
 
 
 def check_streams(settings: Settings) -> str:

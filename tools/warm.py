@@ -21,14 +21,13 @@ class Warm(Settings):
         logging.basicConfig(level=logging.INFO, format="%(message)s")
         import app.server  # noqa: F401 - so that all that a start imports has its bytecode
         from app.main import load_synthesizer
-        from app.storage.preset_files import read_presets
         from models.checkpoints import CheckpointError
         from models.int8.first_start import compilations
 
         # One process is enough: the sound process uses the same cache.
         settings = self.model_copy(update={"device": "cpu"})
         try:
-            synthesizer = load_synthesizer(settings, read_presets(self.presets or None))
+            synthesizer = load_synthesizer(settings)
         except CheckpointError as error:
             raise CommandError(f"model: {error}") from error
         synthesizer.check_deterministic()

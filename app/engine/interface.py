@@ -70,7 +70,6 @@ class Plan:
     utterances: tuple[Utterance, ...]  # the text, split and converted to phonemes
     text_s: float  # seconds that this took
     rows: int = 1  # rows of the batch that level 0 takes
-    prompt: Tensor | None = None  # ``[Tp, K]`` codes of the voice, or None
     nar: NarPlan = "chunks"  # how much of an utterance the finer levels draw at a time
     decoder: str = "codec"  # what makes samples of codes: `codec` or `vocos`
     # Of each utterance, its words with their phonemes; empty without timestamps.

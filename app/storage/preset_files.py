@@ -16,6 +16,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
+from models.config import first_problem
 from samplers.knobs.params import SamplingParams
 from samplers.knobs.presets import AUTO, PRESETS, Presets
 from samplers.knobs.resolve import ConflictError, resolve
@@ -77,7 +78,7 @@ def _read(path: Path) -> PresetFile:
     except OSError as error:
         raise PresetError(f"presets: {path}: {error.strerror}") from error
     except ValidationError as error:
-        raise PresetError(f"presets: {path}: {_first_problem(error)}") from error
+        raise PresetError(f"presets: {path}: {first_problem(error)}") from error
     except (ValueError, RecursionError) as error:  # no JSON, not UTF-8, a key twice, or nested
         raise PresetError(f"presets: {path}: {error}") from error
 
@@ -100,12 +101,7 @@ def _validated(knobs: Mapping[str, Any], where: str) -> dict[str, Any]:
         chosen = {name: getattr(params, name) for name in params.model_fields_set}
         resolve(SamplingParams(), chosen)
     except ValidationError as error:
-        raise PresetError(f"{where}.{_first_problem(error)}") from error
+        raise PresetError(f"{where}.{first_problem(error)}") from error
     except ConflictError as error:
         raise PresetError(f"{where}: {error}") from error
     return chosen
-
-
-def _first_problem(error: ValidationError) -> str:
-    problem = error.errors()[0]
-    return f"{'.'.join(map(str, problem['loc']))}: {problem['msg'].removeprefix('Value error, ')}"

@@ -29,7 +29,7 @@ from models.codecs.encodec import Encodec
 from models.codecs.spectral import MAGNITUDE_FLOOR, SpectralCodec
 from models.codecs.speech_prior import SpeechPrior
 from models.codecs.vocos import Vocos
-from models.config import CodecConfig, ModelConfig, SpectralCodecConfig
+from models.config import CodecConfig, ModelConfig, SpectralCodecConfig, first_problem
 from models.valle import Valle
 
 FILE_BYTES = 14 * 2**20
@@ -189,6 +189,4 @@ def read_config(path: Path, kind: type[_Config]) -> _Config:
     except OSError as error:
         raise CheckpointError(f"{path}: {error.strerror}") from error
     except ValidationError as error:
-        first = error.errors()[0]
-        field = ".".join(map(str, first["loc"]))
-        raise CheckpointError(f"{path}: {field or 'the whole'}: {first['msg']}") from error
+        raise CheckpointError(f"{path}: {first_problem(error)}") from error

@@ -8,7 +8,7 @@ from models.checkpoints.builtin import DecoderName, SpeechModel, load_lm, load_s
 from models.checkpoints.encodec import load_official, official_file
 from models.checkpoints.files import CheckpointError, sha256_of
 from models.checkpoints.hub import CACHE, locate
-from models.checkpoints.published.load import AS_FILED, SUFFIXES, Switches, find_file, load_public
+from models.checkpoints.published.load import SUFFIXES, find_file, load_public
 from models.checkpoints.vocos import load_vocos, vocos_file
 
 VOICES = Path(__file__).resolve().parents[2] / "weights"
@@ -21,15 +21,14 @@ def open_speech_model(
     *,
     cache: Path = Path(CACHE),
     offline: bool = False,
-    switches: Switches = AS_FILED,
     decoder: DecoderName = "codec",
 ) -> SpeechModel:
     """Load a model with its codec, downloading what is missing to ``cache``.
 
     The name is a folder, a published file, or as `models.checkpoints.hub.find` reads it. A model
     without its own codec gets the official EnCodec, which published checkpoints were trained with.
-    Vocos decodes only EnCodec's codes; ``switches`` override those of a published file. Raises
-    CheckpointError if the model is of no known layout, or does not fit the codec.
+    Vocos decodes only EnCodec's codes. Raises CheckpointError if the model is of no known layout,
+    or does not fit the codec.
     """
     path = locate(str(name), offline=offline)
     if (path / "codec.json").is_file():
@@ -41,7 +40,7 @@ def open_speech_model(
     if (path / "lm.json").is_file():
         model, files = load_lm(path), sorted(path.glob("lm-*.safetensors"))
     elif path.is_file() or (path.is_dir() and any(map(is_published, path.iterdir()))):
-        model, files = load_public(path, switches), [find_file(path)]
+        model, files = load_public(path), [find_file(path)]
     else:
         raise CheckpointError(f"{path} is neither a model's folder nor a published file")
     if not model.config.phoneme_vocabulary:

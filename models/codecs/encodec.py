@@ -29,15 +29,14 @@ class CausalConv(nn.Module):
         kernel: int,
         *,
         stride: int = 1,
-        dilation: int = 1,
         pad_mode: str,
     ) -> None:
         super().__init__()
         self.conv = nn.ModuleDict({
-            "conv": nn.Conv1d(channels_in, channels_out, kernel, stride=stride, dilation=dilation)
+            "conv": nn.Conv1d(channels_in, channels_out, kernel, stride=stride)
         })
         self.stride = stride
-        self.reach = (kernel - 1) * dilation + 1  # receptive field in inputs
+        self.reach = kernel  # receptive field in inputs
         self.pad_mode = pad_mode
 
     def forward(self, x: Tensor, state: DecoderState | None = None) -> Tensor:

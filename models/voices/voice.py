@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from torch import Tensor, nn
 
 from models.codecs.shipped_codes import SUFFIX, ShippedCodesError, codec_digest, read_codes
-from models.config import AnyCodecConfig
+from models.config import AnyCodecConfig, first_problem
 from models.voices.recording import MAX_AUDIO_S
 
 DEFAULT = "default"
@@ -117,9 +117,7 @@ def _read_voice(audio: Path) -> Voice:
         shipped = codes if codes.exists() else None
         return Voice(name=audio.stem, audio=audio, codes=shipped, **fields.model_dump())
     except ValidationError as error:
-        first = error.errors()[0]
-        field = ".".join(map(str, first["loc"]))
-        raise VoiceError(f"{card}: {field}: {first['msg']}") from error
+        raise VoiceError(f"{card}: {first_problem(error)}") from error
 
 
 class PromptEncoder(Protocol):

@@ -26,7 +26,7 @@ def test_the_built_in_voice_s_head_is_found() -> None:
         *_, last = synthesizer.speak(plan)
         assert last.result is not None
         spoken += last.result.utterances
-    best, second, *_ = rate_heads(synthesizer.speech, plan.prompt, spoken)
+    best, second, *_ = rate_heads(synthesizer.speech, plan.speakers[0][1], spoken)
     shipped = load_lm(BUILTIN_MODEL).config.alignment
     assert shipped is not None
     assert (best.layer, best.head) == (shipped.layer, shipped.head)

@@ -10,6 +10,7 @@ import numpy as np
 from pydantic import ValidationError
 
 from app.commands.errors import CommandError
+from models.config import first_problem
 from samplers.knobs.params import SamplingParams
 
 Setting = Mapping[str, Any]
@@ -113,9 +114,7 @@ def check(setting: Setting) -> None:
     try:
         SamplingParams.model_validate_json(json.dumps(setting))
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"]))
-        raise CommandError(f"{where}: {first['msg']}") from error
+        raise CommandError(first_problem(error)) from error
 
 
 def _values(text: str) -> Iterator[Any]:

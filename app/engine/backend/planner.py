@@ -154,7 +154,6 @@ class Planner:
             utterances,
             text_s,
             rows=rows_needed(params),
-            prompt=own[1],
             nar=nar_plan(config, params),
             decoder=self._decoder,
             words=tuple(words),

@@ -105,10 +105,10 @@ def read_public(
     return replace(found, tensors=rename(find_layout(tensors, str(path)), tensors))
 
 
-def inspect_public(source: Path, switches: Switches = AS_FILED) -> Published:
+def inspect_public(source: Path) -> Published:
     """Read a published file without its tensors' contents: they are on the device "meta"."""
     path = find_file(source)
-    return _parse_header(path, *read_header(path), switches)
+    return _parse_header(path, *read_header(path), AS_FILED)
 
 
 def find_file(source: Path) -> Path:

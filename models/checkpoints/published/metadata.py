@@ -12,6 +12,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from models.checkpoints.files import CheckpointError
+from models.config import first_problem
 
 # Presets of `size`: width, heads, layers.
 SIZES = {
@@ -110,9 +111,8 @@ def describe(metadata: Mapping[str, str], source: str) -> Description | None:
     try:
         description = Description.model_validate(found)
     except ValidationError as error:
-        first = error.errors()[0]
-        field = ".".join(map(str, first["loc"]))
-        raise CheckpointError(f"{source}: metadata config.{field}: {first['msg']}") from error
+        problem = first_problem(error, of="")
+        raise CheckpointError(f"{source}: metadata config.{problem}") from error
     if reason := _refusal(description):
         raise CheckpointError(f"{source}: metadata: {reason}")
     return description

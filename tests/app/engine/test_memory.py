@@ -88,7 +88,7 @@ def test_admission_lets_no_fewer_streams_in_than_32_on_a_card_of_16_gb(
     one = synthesizer.plan(SpeechJob("one", "One.", SamplingParams(seed=1)))
     prompt = torch.zeros(PROMPT, LEVELS + 1, dtype=torch.int64)
     utterance = replace(one.utterances[0], phonemes="a" * SYMBOLS)
-    plan = replace(one, prompt=prompt, utterances=(utterance,))
+    plan = replace(one, speakers=((one.voice, prompt),), utterances=(utterance,))
     assert fits(plan, [plan] * 31, pool, published(), RATE_HZ)
     assert not fits(plan, [plan] * 200, pool, published(), RATE_HZ)
 

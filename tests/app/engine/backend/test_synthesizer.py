@@ -161,7 +161,9 @@ def test_streamed_codes_are_those_of_decoding_the_whole(synthesizer):
     *_, last = synthesizer.speak(plan, queue_s=0.0, on_progress=lambda _: True)
     speech, first = synthesizer._speech, last.result.utterances[0]
     ids = synthesizer._planner.front_end.encode(plan.utterances[0].phonemes)
-    piece = UtteranceInput(ids, plan.params, 1, 0, max_frames=len(first.codes), prompt=plan.prompt)
+    piece = UtteranceInput(
+        ids, plan.params, 1, 0, max_frames=len(first.codes), prompt=plan.speakers[0][1]
+    )
     decoded = decode_utterance(speech.model, speech.codec.quantizer.codebooks, piece)
     np.testing.assert_array_equal(decoded.codes, first.codes)
 
