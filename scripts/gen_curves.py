@@ -3,12 +3,13 @@
     python -m scripts.gen_curves /tmp/studies/rp /tmp/studies/temperature
 
 Each folder is what `valle-serve study --out` wrote; of a knob in several the last is taken.
+Knobs of no folder keep what was written of them before.
 """
 
 import csv
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -21,6 +22,7 @@ _PAGE, _PLOTS = Path("docs/samplers.md"), Path("docs/plots/curves.svg")
 _MEASURES = ("seconds", "repeats", "entropy", "missing")
 _NUMBERS = frozenset({*_MEASURES, "faults", "silence", "nats", "changed", "hurry", "wer", "cer"})
 _ROW_HEIGHT, _COLUMN_WIDTH = 124, 236
+_ROW_OF_PLOTS = re.compile(r'^<g id="(\w+)" transform="[^"]*">(.*)</g>$', re.M)
 
 
 @dataclass(frozen=True)
@@ -35,7 +37,6 @@ class _Measured:
 def main(folders: Sequence[str]) -> None:
     """Read the studies, and write table and plots."""
     by_knob = {one.curve.knob: one for folder in folders for one in _read(Path(folder))}
-    found = [by_knob[name] for name in SamplingParams.model_fields if name in by_knob]
     head = (
         "knob",
         "takes a value",
@@ -45,14 +46,18 @@ def main(folders: Sequence[str]) -> None:
         "largest step",
         "codes changed",
     )
-    lines = [f"| {' | '.join(head)} |", "| --- " * len(head) + "|", *map(_row, found)]
     text = _PAGE.read_text("utf-8")
-    table = "<!-- curves -->\n\n" + "\n".join(lines) + "\n\n<!-- /curves -->"
-    text, count = re.subn("<!-- curves -->.*<!-- /curves -->", lambda _: table, text, flags=re.S)
-    if count != 1:
+    before, *told, after = re.split("(?<=<!-- curves -->)|(?=<!-- /curves -->)", text)
+    if len(told) != 1:
         raise SystemExit(f"{_PAGE}: there is no place for the curves")
-    _PAGE.write_text(text, "utf-8")
-    _PLOTS.write_text(_sheet([one.curve for one in found]), "utf-8")
+    rows = {row.split("`")[1]: row for row in told[0].splitlines() if row.startswith("| `")}
+    rows |= {name: _row(one) for name, one in by_knob.items()}
+    names = [name for name in SamplingParams.model_fields if name in rows]
+    lines = [f"| {' | '.join(head)} |", "| --- " * len(head) + "|", *(rows[name] for name in names)]
+    _PAGE.write_text("\n".join([f"{before}\n", *lines, f"\n{after}"]), "utf-8")
+    drawn = dict(_ROW_OF_PLOTS.findall(_PLOTS.read_text("utf-8") if _PLOTS.exists() else ""))
+    drawn |= {name: _plots(one.curve) for name, one in by_knob.items()}
+    _PLOTS.write_text(_sheet({name: drawn[name] for name in names if name in drawn}), "utf-8")
 
 
 def _read(folder: Path) -> list[_Measured]:
@@ -102,21 +107,26 @@ def _row(measured: _Measured) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def _sheet(found: Sequence[Curve]) -> str:
-    """Return one SVG with a row of small plots for each curve."""
-    width, height = _COLUMN_WIDTH * len(_MEASURES), (_ROW_HEIGHT + 18) * len(found)
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}"'
-        f' viewBox="0 0 {width} {height}"><rect width="100%" height="100%" fill="white"/>'
+def _plots(curve: Curve) -> str:
+    """Return the small plots of one curve, beside one another below its name."""
+    parts = [f'<text x="4" y="13" font-family="sans-serif" font-size="13">{curve.knob}</text>']
+    for column, name in enumerate(one for one in _MEASURES if one in curve.points):
+        place = f'<svg x="{column * _COLUMN_WIDTH}" y="18" '
+        parts.append(as_svg(curve, name).replace("<svg ", place, 1))
+    return "".join(parts)
+
+
+def _sheet(drawn: Mapping[str, str]) -> str:
+    """Return one SVG with the plots of each knob on a line; see `_ROW_OF_PLOTS`."""
+    width, height = _COLUMN_WIDTH * len(_MEASURES), (_ROW_HEIGHT + 18) * len(drawn)
+    rows = [
+        f'<g id="{name}" transform="translate(0 {number * (_ROW_HEIGHT + 18)})">{plots}</g>\n'
+        for number, (name, plots) in enumerate(drawn.items())
     ]
-    for number, curve in enumerate(found):
-        top = number * (_ROW_HEIGHT + 18)
-        place = f'x="4" y="{top + 13}" font-family="sans-serif" font-size="13"'
-        parts.append(f"<text {place}>{curve.knob}</text>")
-        for column, name in enumerate(one for one in _MEASURES if one in curve.points):
-            place = f'<svg x="{column * _COLUMN_WIDTH}" y="{top + 18}" '
-            parts.append(as_svg(curve, name).replace("<svg ", place, 1))
-    return "".join([*parts, "</svg>\n"])
+    size = f'width="{width}" height="{height}" viewBox="0 0 {width} {height}"'
+    white = '<rect width="100%" height="100%" fill="white"/>'
+    sheet = [f'<svg xmlns="http://www.w3.org/2000/svg" {size}>{white}\n', *rows, "</svg>\n"]
+    return "".join(sheet)
 
 
 if __name__ == "__main__":
