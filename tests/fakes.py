@@ -258,3 +258,14 @@ def fake_engine(backend: FakeBackend | None = None, **limits: Any) -> SpeechEngi
     loaded = backend or FakeBackend()
     options = {"max_queue": 4, "request_timeout_s": 60.0, "slots": 1} | limits
     return SpeechEngine(lambda: loaded, EngineOptions(**options))
+
+
+def engine_that_loads() -> tuple[SpeechEngine, threading.Event]:
+    """An engine around a fake that is loaded once an event is set, and the event."""
+    may_load = threading.Event()
+
+    def load() -> FakeBackend:
+        assert may_load.wait(60), "the test never let this model be loaded"
+        return FakeBackend()
+
+    return SpeechEngine(load, EngineOptions(max_queue=1, request_timeout_s=60)), may_load

@@ -11,13 +11,10 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
-from threading import Event
 
 import pytest
 
 import hatch_build
-from app.engine.engine import SpeechEngine
-from app.engine.serving.options import EngineOptions
 from app.main import create_app
 from app.settings import Settings
 from models.int8.compiling import BUILT
@@ -33,7 +30,7 @@ from tests.deploy.container_files import (
     text,
     volumes,
 )
-from tests.fakes import FakeBackend
+from tests.fakes import engine_that_loads
 
 PROJECT = tomllib.loads(text("pyproject.toml"))
 EACH = pytest.mark.parametrize("target", TARGETS)
@@ -140,16 +137,10 @@ def _checked(told: Path) -> tuple[bool, str]:
 
 
 def test_healthcheck_says_in_one_line_how_it_is(tmp_path: Path) -> None:
-    told, may_load = tmp_path / "port", Event()
-
-    def load() -> FakeBackend:
-        assert may_load.wait(60)
-        return FakeBackend()
-
+    told, (engine, may_load) = tmp_path / "port", engine_that_loads()
     healthy, said = _checked(told)
     assert (healthy, said.count("\n")) == (False, 1)
     assert said.startswith("no answer: ")
-    engine = SpeechEngine(load, EngineOptions(max_queue=1, request_timeout_s=60))
     with served(create_app(Settings(), engine), until_ready=False) as client:
         told.write_text(f"{client.base_url.port}\n")
         healthy, said = _checked(told)

@@ -9,13 +9,11 @@ import pytest
 import soundfile
 
 from app.api.schemas import SpeechRequest
-from app.engine.engine import SpeechEngine
-from app.engine.serving.options import EngineOptions
 from app.main import create_app
 from app.settings import Settings
 from tests.app.tools.answers import nothing_works
 from tests.app.tools.serving import served, until
-from tests.fakes import FakeBackend, fake_engine
+from tests.fakes import FakeBackend, engine_that_loads, fake_engine
 
 HELLO = {"input": "Hello there. This is the built in voice.", "max_duration_s": 2}
 
@@ -153,13 +151,7 @@ def test_a_request_that_takes_too_long_is_told_so():
 
 
 def test_while_the_model_loads_health_is_green_and_ready_tells_what_it_waits_for():
-    may_load = threading.Event()
-
-    def load() -> FakeBackend:
-        assert may_load.wait(20)
-        return FakeBackend()
-
-    engine = SpeechEngine(load, EngineOptions(max_queue=1, request_timeout_s=60))
+    engine, may_load = engine_that_loads()
     with served(create_app(Settings(), engine), until_ready=False) as client:
         until(lambda: engine.status.state == "loading")
         assert client.get("/health").json()["state"] == "loading"

@@ -1,8 +1,6 @@
 """A speech whose text is still being written, seen from the engine."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 
 import pytest
 
@@ -11,28 +9,16 @@ from app.engine.engine import SpeechEngine
 from app.engine.errors import EngineBusy, InvalidRequest
 from app.engine.job import SpeechJob
 from samplers.knobs.params import SamplingParams
-from tests.fakes import FakeBackend, fake_engine
+from tests.app.engine.running import running, until
+from tests.fakes import FakeBackend
 
 pytestmark = pytest.mark.anyio
 
 JOB = SpeechJob("speech", "", SamplingParams())
 
 
-@asynccontextmanager
-async def running(backend: FakeBackend, max_queue: int = 4) -> AsyncIterator[SpeechEngine]:
-    async with fake_engine(backend, max_queue=max_queue) as engine:
-        await engine.wait_ready()
-        yield engine
-
-
 def growing(engine: SpeechEngine, busy_timeout_s: float = 20.0) -> GrowingSpeech:
     return GrowingSpeech(engine, JOB, max_text_chars=40, busy_timeout_s=busy_timeout_s)
-
-
-async def until(condition) -> None:
-    async with asyncio.timeout(20):
-        while not condition():
-            await asyncio.sleep(0.005)
 
 
 async def test_a_job_a_sentence_one_after_the_other():

@@ -1,7 +1,7 @@
 import asyncio
 import threading
 import time
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing
 from dataclasses import replace
 
 import pytest
@@ -20,7 +20,8 @@ from app.engine.serving.options import EngineOptions
 from app.engine.serving.supervisor import MAX_RESTARTS
 from models.checkpoints import CheckpointError
 from samplers.knobs.params import SamplingParams
-from tests.fakes import FakeBackend, FakeBatch, fake_engine
+from tests.app.engine.running import running, until
+from tests.fakes import FakeBackend, FakeBatch, engine_that_loads
 
 pytestmark = pytest.mark.anyio
 
@@ -32,19 +33,6 @@ def job(text: str, name: str = "") -> SpeechJob:
 async def result(engine: SpeechEngine, text: str):
     async with aclosing(engine.submit(job(text))) as chunks:
         return [chunk async for chunk in chunks][-1].result
-
-
-async def until(condition) -> None:
-    async with asyncio.timeout(20):
-        while not condition():
-            await asyncio.sleep(0.005)
-
-
-@asynccontextmanager
-async def running(backend: FakeBackend, **limits):
-    async with fake_engine(backend, **limits) as engine:
-        await engine.wait_ready()
-        yield engine
 
 
 async def test_a_job_gives_chunks_and_a_result():
@@ -287,13 +275,7 @@ async def test_stopping_tells_every_reader():
 
 
 async def test_before_it_is_ready_it_tells_what_it_waits_for():
-    may_load = threading.Event()
-
-    def load() -> FakeBackend:
-        assert may_load.wait(20)
-        return FakeBackend()
-
-    engine = SpeechEngine(load, EngineOptions(max_queue=1, request_timeout_s=60))
+    engine, may_load = engine_that_loads()
     assert engine.status.waits_for == "the engine to start"
     async with engine:
         await until(lambda: engine.status.state == "loading")
@@ -318,13 +300,7 @@ async def test_a_model_that_cannot_be_loaded_is_told_and_is_unhealthy():
 
 
 async def test_it_can_be_stopped_while_it_loads():
-    may_load = threading.Event()
-
-    def load() -> FakeBackend:
-        assert may_load.wait(20)
-        return FakeBackend()
-
-    engine = SpeechEngine(load, EngineOptions(max_queue=1, request_timeout_s=60))
+    engine, may_load = engine_that_loads()
     engine.start()
     stopping = asyncio.create_task(engine.stop())
     await until(lambda: engine.status.state == "stopped")

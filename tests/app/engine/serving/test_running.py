@@ -1,8 +1,7 @@
 """A job and a reader that is slower, or has left."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing
 
 import pytest
 
@@ -12,7 +11,8 @@ from app.engine.job import SpeechJob
 from app.engine.serving.running import MAX_UNREAD_S
 from app.engine.serving.scheduler import MAX_WAITING_S
 from samplers.knobs.params import SamplingParams
-from tests.fakes import FakeBackend, fake_engine
+from tests.app.engine.running import running, until
+from tests.fakes import FakeBackend
 
 pytestmark = pytest.mark.anyio
 
@@ -23,19 +23,6 @@ MOST_DRAWN = (MAX_UNREAD_S + MAX_WAITING_S) / CHUNK_S + 2
 
 def job(text: str) -> SpeechJob:
     return SpeechJob(text, text, SamplingParams())
-
-
-async def until(condition) -> None:
-    async with asyncio.timeout(20):
-        while not condition():
-            await asyncio.sleep(0.005)
-
-
-@asynccontextmanager
-async def running(backend: FakeBackend, **limits: float) -> AsyncIterator[SpeechEngine]:
-    async with fake_engine(backend, **limits) as engine:
-        await engine.wait_ready()
-        yield engine
 
 
 async def paused(backend: FakeBackend, engine: SpeechEngine, text: str) -> None:

@@ -1,0 +1,22 @@
+"""An engine around a fake while it runs, and what a test waits for."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+from app.engine.engine import SpeechEngine
+from tests.fakes import FakeBackend, fake_engine
+
+
+@asynccontextmanager
+async def running(backend: FakeBackend, **limits: Any) -> AsyncIterator[SpeechEngine]:
+    async with fake_engine(backend, **limits) as engine:
+        await engine.wait_ready()
+        yield engine
+
+
+async def until(condition: Callable[[], object]) -> None:
+    async with asyncio.timeout(20):
+        while not condition():
+            await asyncio.sleep(0.005)
