@@ -18,8 +18,8 @@ PRODUCT = ("app", "models", "samplers", "valle_serve")
 DOCUMENTED = (*PRODUCT, "cluster", "tools", "training", "benchmarks", "scripts", "examples")
 MOST_PARAMETERS = 6
 LIMITS = {
-    "lines": 37_325,
-    "code": 25_800,
+    "lines": 37_295,
+    "code": 25_775,
     "docstrings": 14.5,  # percent of the lines
     "tests": 42_600,
     "names": 0,  # class names that are there twice

@@ -5,9 +5,8 @@ step of level 0 asks for that lock some times: as a thread of the same process, 
 slow all speech down by 30. Two processes share no lock (docs/results/9-every-machine.md).
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import closing, contextmanager
-from types import MappingProxyType
 from typing import Any
 
 from app.engine.errors import EndedWorker
@@ -33,30 +32,10 @@ class TextProcess:
         self.worker = worker or text_worker()
         self.worker.load(config)
 
-    def prepare(
-        self,
-        text: str,
-        *,
-        language: str,
-        max_chars: int,
-        pronunciations: Mapping[str, str] = MappingProxyType({}),
-        on_piece: Callable[[], None] = lambda: None,
-    ) -> list[Utterance]:
-        """Return the utterances of a text, in order; see `FrontEnd.prepare`."""
-        how = {
-            "language": language,
-            "max_chars": max_chars,
-            "pronunciations": dict(pronunciations),
-        }
-        with (
-            _refused(),
-            closing(self.worker.iterate("prepared", text, **how)) as pieces,
-        ):
-            for utterances in pieces:
-                if utterances is not None:
-                    return list[Utterance](utterances)
-                on_piece()
-        return []
+    def prepared(self, text: str, **how: Any) -> Generator[list[Utterance] | None]:
+        """Prepare a text, a piece at each step; see `FrontEnd.prepared`."""
+        with _refused(), closing(self.worker.iterate("prepared", text, **how)) as pieces:
+            yield from pieces
 
     def words(self, utterance: Utterance, *, language: str) -> tuple[WordSpan, ...]:
         """Return the words of an utterance with their phonemes; see `FrontEnd.words`."""

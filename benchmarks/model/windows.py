@@ -117,12 +117,8 @@ def speak(speech: SpeechModel, full: Valle, sentences: Sequence[str]) -> list[Sp
     prompts = PromptCodes(codec, torch.device("cpu"), max_frames=config.max_prompt_frames)
     prefixes, spoken = PrefixCache(speech.model), []
     for seed, sentence in enumerate(tqdm(sentences)):
-        ids = front_end.encode(
-            " ".join(
-                one.phonemes
-                for one in front_end.prepare(sentence, language="en", max_chars=len(sentence))
-            )
-        )
+        *_, read = front_end.prepared(sentence, language="en", max_chars=len(sentence))
+        ids = front_end.encode(" ".join(one.phonemes for one in read or ()))
         params = resolve(SamplingParams(seed=seed), config.preset)
         limit = longest(len(ids), codec.config.frame_rate_hz)
         inputs = UtteranceInput(ids, params, seed, 0, limit, prompt=prompts.of(voices.default))

@@ -1,11 +1,11 @@
 """The text front end of one model: its splitting, phonemes and ids."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Generator
 from types import MappingProxyType
 
 from models.config import ModelConfig
 from models.text.phonemes import encode_phonemes
-from models.text.prepare import TextOptions, prepare, prepared
+from models.text.prepare import TextOptions, prepared
 from models.text.pronunciations import Entries, check_entries
 from models.text.published.languages import reference_reader
 from models.text.published.tokenizer import Tokenizer
@@ -23,18 +23,6 @@ class FrontEnd:
         self._tokenizer = Tokenizer(names) if names else None
         self._symbols = self._tokenizer.symbols if self._tokenizer else config.phonemes
 
-    def prepare(
-        self,
-        text: str,
-        *,
-        language: str,
-        max_chars: int,
-        pronunciations: Entries = MappingProxyType({}),
-        on_piece: Callable[[], None] = lambda: None,
-    ) -> list[Utterance]:
-        """Return the utterances of a text, in order; see `models.text.prepare.prepare`."""
-        return prepare(text, self._options(language, max_chars, pronunciations), on_piece)
-
     def prepared(
         self,
         text: str,
@@ -42,7 +30,7 @@ class FrontEnd:
         language: str,
         max_chars: int,
         pronunciations: Entries = MappingProxyType({}),
-    ) -> Iterator[list[Utterance] | None]:
+    ) -> Generator[list[Utterance] | None]:
         """Prepare a text, a piece at each step; see `models.text.prepare.prepared`."""
         yield from prepared(text, self._options(language, max_chars, pronunciations))
 

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import closing
 from dataclasses import replace
 from time import perf_counter
 
@@ -252,18 +253,22 @@ class Planner:
     ) -> tuple[Utterance, ...]:
         """Return the utterances of a job's text, as phonemes."""
         try:
-            utterances = self._reader.prepare(
+            prepared = self._reader.prepared(
                 job.text,
                 language=language,
                 max_chars=self._max_text_chars,
                 pronunciations=self._pronunciations(job),
-                on_piece=on_piece,
             )
+            with closing(prepared) as pieces:
+                for utterances in pieces:
+                    if utterances is not None:
+                        return tuple(utterances)
+                    on_piece()
         except PronunciationError as error:
             raise InvalidRequest(str(error), param="pronunciations") from error
         except TextError as error:
             raise InvalidRequest(str(error), param="input") from error
-        return tuple(utterances)
+        return ()
 
     def _pronunciations(self, job: SpeechJob) -> dict[str, str]:
         """Return the entries of a job and of the dictionaries that it uses."""

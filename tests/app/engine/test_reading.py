@@ -39,9 +39,12 @@ def remote(toy: Path) -> Iterator[TextProcess]:
 def prepared(
     reader: FrontEnd | TextProcess, text: str, on_piece: Callable[[], object] = lambda: None
 ) -> list[Utterance]:
-    return reader.prepare(
-        text, language="en", max_chars=4096, on_piece=lambda: (on_piece(), None)[1]
-    )
+    with closing(reader.prepared(text, language="en", max_chars=4096)) as pieces:
+        for utterances in pieces:
+            if utterances is not None:
+                return utterances
+            on_piece()
+    raise AssertionError("no utterances came")
 
 
 @pytest.mark.parametrize("text", SPOKEN)
@@ -96,7 +99,6 @@ def test_a_service_reads_no_text_in_the_process_that_draws(toy, monkeypatch):
         ModelOptions(toy, "cpu", threads=1, max_text_chars=4096, text_process=True)
     )
     wanted = here.plan(job(SPOKEN[2])).utterances
-    monkeypatch.setattr("models.text.front_end.prepare", never)
     monkeypatch.setattr("models.text.front_end.prepared", never)
     monkeypatch.setattr("models.text.front_end.word_spans", never)
     with closing(here), closing(there):

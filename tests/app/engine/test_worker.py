@@ -172,7 +172,8 @@ def test_a_text_that_ends_the_process_is_refused_in_words(toy: Path) -> None:
     reader = TextProcess(config, Worker("ending", "tests.app.engine.worker_tables:ending_table"))
 
     def read(text: str) -> int:
-        return len(reader.prepare(text, language="en", max_chars=4096))
+        *_, utterances = reader.prepared(text, language="en", max_chars=4096)
+        return len(utterances or ())
 
     with closing(reader):
         generations = []
