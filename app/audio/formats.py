@@ -36,8 +36,3 @@ DEFAULT_RATES: Final[Mapping[AudioFormat, int]] = {"ulaw": 8000, "alaw": 8000}
 
 OPUS_RATES: Final = (8000, 16000, 24000, 48000)
 """Those that the codec has."""
-
-
-def file_rate_hz(form: AudioFormat, asked: SampleRate | None, model_rate_hz: int) -> int:
-    """Return the sample rate of a file; without one asked for the format's, or the model's."""
-    return asked or DEFAULT_RATES.get(form, model_rate_hz)

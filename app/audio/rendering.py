@@ -19,7 +19,7 @@ from weakref import WeakValueDictionary
 import numpy as np
 from numpy.typing import NDArray
 
-from app.audio.formats import AudioFormat, SampleRate, file_rate_hz
+from app.audio.formats import DEFAULT_RATES, AudioFormat, SampleRate
 from app.audio.loudness import Leveller, Limiter, apply_gain, gain_db
 from app.engine.job import Samples
 from app.engine.sound.joining.filter_graph import FilterGraph
@@ -218,8 +218,8 @@ class OutputOptions(NamedTuple):
     sample_rate: SampleRate | None = None
 
     def rate_hz(self, model_rate_hz: int) -> int:
-        """Return the sample rate of the file."""
-        return file_rate_hz(self.form, self.sample_rate, model_rate_hz)
+        """Return the sample rate of the file: as asked for, else the format's, or the model's."""
+        return self.sample_rate or DEFAULT_RATES.get(self.form, model_rate_hz)
 
     def instant(self, model_rate_hz: int) -> bool:
         """Return whether rendering a chunk is too fast to be worth a thread."""

@@ -24,7 +24,8 @@ from app.api.live.speech import LiveSocket, LiveSpeech, Services, SpeechMessages
 from app.api.reports.writer import ReportWriter, utterance_pieces
 from app.api.requests import check_model, cleaned, ignored_fields, model_names
 from app.api.schemas import ErrorDetail, SpeechOptions, Usage
-from app.audio.formats import AudioFormat, file_rate_hz
+from app.audio.formats import AudioFormat
+from app.audio.rendering import OutputOptions
 from app.engine.errors import InvalidRequest, SpeechError
 from app.engine.interface import Plan
 from app.engine.job import SpeechResult, WordTimes
@@ -224,7 +225,8 @@ class ResponseMessages(SpeechMessages):
     async def accepted(self) -> None:
         """Send `response.created`."""
         form = self._wanted.response_format
-        rate_hz = file_rate_hz(form, self._wanted.sample_rate, self._rate_hz)
+        output = OutputOptions(form, sample_rate=self._wanted.sample_rate)
+        rate_hz = output.rate_hz(self._rate_hz)
         await self._send("response.created", ignored=self.ignored, audio=_frames(form, rate_hz))
 
     async def started(self, plan: Plan) -> None:
