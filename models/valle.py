@@ -185,9 +185,7 @@ class Valle(nn.Module):
             Hidden states ``[S, D]``, and the last layer's queries ``[S, heads, head_dim]``.
         """
         ranks = self.ranks(prefix.level, prefix.blocks)
-        return self.transformer.extend_with_queries(
-            prefix.embeddings, prefix.positions, cache, slot, ranks
-        )
+        return self.transformer.extend(prefix.embeddings, prefix.positions, cache, slot, ranks)
 
     def ranks(self, level: int, blocks: Tensor) -> Tensor:
         """Return the ranks ``[S]`` for `Transformer`'s mask, of `Prefix.blocks`, `response_blocks`.

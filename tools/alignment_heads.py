@@ -136,7 +136,7 @@ def _attention(
     inputs = torch.cat([prefix.embeddings, model.embed_response(codes[:-1, None], 0)])
     start = prefix.response_start
     frames = torch.arange(start, start + len(codes) - 1, device=codes.device)
-    _, queries = model.transformer.extend_with_queries(
+    _, queries = model.transformer.extend(
         inputs,
         torch.cat([prefix.positions, frames]),
         cache,

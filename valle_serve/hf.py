@@ -178,10 +178,10 @@ class _CachedRows:
             return None
         last = self._output.attentions[-1][:, :, -1].float()
         rows = [
-            measure(weights[:, seen > 0].clamp(min=1e-38).log())
+            measure(weights[None, :, seen > 0].clamp(min=1e-38).log(), seen.sum()[None])
             for weights, seen in zip(last, self._seen, strict=True)
         ]
-        return AttentionStatistics(*torch.stack(rows, 1).unbind())
+        return AttentionStatistics(*torch.cat(rows, 1).unbind())
 
     def feed(self, tokens: Sequence[int], ended: Sequence[bool]) -> None:
         """Read one more token of each row; that of a row that has ended is hidden."""

@@ -49,7 +49,7 @@ class Decoder:
         drawn: list[Hypothesis] = []
         for slot, prefix in enumerate(prefixes):
             cache.rewind(slot, 0)
-            self._batch.first_hidden[slot] = stack.extend(prefix, at, cache, slot, at)[-1]
+            self._batch.first_hidden[slot] = stack.extend(prefix, at, cache, slot, at)[0][-1]
             inputs = UtteranceInput([], params, slot, 0, frames)
             condition = Condition(slot, len(at), len(at))
             stop = self._model.config.stop_token

@@ -43,7 +43,6 @@ from models.prefix_cache import PrefixCache, SlotPrefix, VoiceKey, one_by_one
 from models.recorded_prefixes import RecordedPrefixes
 from models.valle import Valle
 from samplers.ar.plain import WINDOW as COUNTED_CODES
-from samplers.ar.plain import Kind
 from samplers.knobs.params import SamplingParams
 
 META = torch.device("meta")
@@ -81,11 +80,11 @@ GOALS: Mapping[tuple[KvCacheDtype, int], float] = {
 }  # fmt: skip
 """Codes a second that were asked, by the number format of keys and values and by streams."""
 
-FASTEST: tuple[str, Kind | None] = "fused", Kind.PLAIN
+FASTEST = "fused", True
 """Of what they were asked."""
 
-RECORDED: Mapping[str, Sequence[Kind | None]] = {"torch": (None,), "fused": (*Kind, None)}
-"""What is recorded with a step's forward pass: the draw of a kind of rows, or nothing."""
+RECORDED: Mapping[str, Sequence[bool]] = {"torch": (False,), "fused": (True, False)}
+"""Whether the draw of plain rows is recorded with a step's forward pass."""
 
 KERNELS: Mapping[str, Kernels] = {"torch": TORCH, "fused": FUSED}
 """Which kernels are fused, by name of the variant."""
@@ -243,11 +242,8 @@ def _begin_cost(args: Sequence[Any], made: Sequence[Tensor]) -> list[Cost]:
 
 
 def _draw_cost(args: Sequence[Any], _: Sequence[Tensor]) -> list[Cost]:
-    logits, numbers, guidance, avoid, knobs, codes = args[:6]
-    light = args[-1]
-    read = [logits, logits, numbers, guidance, avoid, knobs]
-    if light is not None:
-        read += [light, codes[:, :COUNTED_CODES]]
+    logits, numbers, avoid, knobs, codes = args[:5]
+    read = [logits, logits, numbers, avoid, knobs, codes[:, :COUNTED_CODES]]
     return [(sum(one.numel() * one.element_size() for one in read), 0.0)]
 
 
@@ -266,7 +262,7 @@ def meta_model(*, layers: int, width: int) -> Valle:
 
 
 def counted_step(
-    model: Valle, streams: int, columns: int, kind: Kind | None, held: KvCacheDtype = "auto"
+    model: Valle, streams: int, columns: int, held: KvCacheDtype = "auto", *, draws: bool = True
 ) -> Counted:
     """Count a recorded step of a model without contents.
 
@@ -274,13 +270,13 @@ def counted_step(
         model: From `meta_model`.
         streams: Rows, all in use.
         columns: Positions of each.
-        kind: Of the rows that a kernel draws; None: of the forward pass alone.
         held: Number format of keys and values.
+        draws: Whether a kernel draws the rows; else the forward pass alone is counted.
     """
     batch = PagedBatch(model, make_pool(model, 1 << 30, held), streams, columns, as_it_is)
     counted = Counted()
     with torch.inference_mode(), _Attention(counted), counted:
-        (batch._feeding[streams] if kind is None else batch._drawing[streams, kind])()
+        (batch._drawing if draws else batch._feeding)[streams]()
     assert batch.cache.max_length == columns
     return counted
 
@@ -479,25 +475,25 @@ def step_costs(
 ) -> list[TableRow]:
     """Return a row for each variant, number of streams and recorded draw."""
     model, rows = meta_model(layers=layers, width=width), list[TableRow]()
-    recorded: list[tuple[str, Kind | None, KvCacheDtype]] = [
-        (name, kind, "auto") for name in variants for kind in RECORDED[name]
+    recorded: list[tuple[str, bool, KvCacheDtype]] = [
+        (name, draws, "auto") for name in variants for draws in RECORDED[name]
     ]
-    recorded += [("fused", Kind.PLAIN, "int8")] if "fused" in variants else []
-    for variant, kind, held in recorded:
+    recorded += [("fused", True, "int8")] if "fused" in variants else []
+    for variant, draws, held in recorded:
         model.transformer.kernels = variants[variant]
         for count in streams:
-            found = counted_step(model, count, PREFIX + FRAMES, kind, held)
+            found = counted_step(model, count, PREFIX + FRAMES, held, draws=draws)
             rows.append({
                 "kernels of": variant,
                 "streams": count,
                 "keys and values": "8 bits" if held == "int8" else "bfloat16",
-                "draw": kind.name.lower() if kind else "not recorded",
+                "draw": "recorded" if draws else "not recorded",
                 "kernels in the graph": found.kernels,
                 "MB": found.bytes / 1e6,
                 "us": found.estimate_s * 1e6,
                 "codes/s": count / found.estimate_s,
                 "codes/s at most": count / found.bound_s,
-                "asked": GOALS.get((held, count), "") if (variant, kind) == FASTEST else "",
+                "asked": GOALS.get((held, count), "") if (variant, draws) == FASTEST else "",
             })
     return rows
 

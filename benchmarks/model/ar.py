@@ -62,7 +62,8 @@ def ours(
     positions = torch.arange(PREFIX + frames)
     causal = positions[:PREFIX]
     hidden = torch.cat([
-        model.transformer.extend(prefixes[slot], causal, cache, slot, causal)[-1:] for slot in slots
+        model.transformer.extend(prefixes[slot], causal, cache, slot, causal)[0][-1:]
+        for slot in slots
     ])
     for frame in range(frames):
         tokens = sampler.step(model.logits(hidden, 0))
@@ -70,7 +71,7 @@ def ours(
         timer.tick(frame + 1)
         embeddings = model.embed_response(tokens[:, None], 0)
         at = positions[PREFIX + frame].expand(len(slots))
-        hidden = model.transformer.step(embeddings, at, cache, slots)
+        hidden = model.transformer.step(embeddings, at, cache, slots)[0]
     return codes, timer.marks
 
 
@@ -102,7 +103,7 @@ def step_us(model: Valle, *, length: int, capacity: int, steps: int = 50, passes
         cache.rewind(0, length)
         began = perf_counter()
         for step in range(steps):
-            hidden = model.transformer.step(x[:1], positions[length + step, None], cache, [0])
+            hidden = model.transformer.step(x[:1], positions[length + step, None], cache, [0])[0]
             model.logits(hidden, 0)
         took.append((perf_counter() - began) / steps * 1e6)
     return statistics.median(took)

@@ -49,7 +49,7 @@ def loss(
     first = model.read(prefix, cache, 0)[0][-1:]
     positions = prefix.response_start + torch.arange(len(codes))
     ranks = model.ranks(level, model.response_blocks(0, len(codes)))
-    rest = stack.extend(model.embed_response(codes, level), positions, cache, 0, ranks)
+    rest = stack.extend(model.embed_response(codes, level), positions, cache, 0, ranks)[0]
     wanted, hidden = codes[:, level], rest
     if level == 0:
         wanted = F.pad(wanted, (0, 1), value=model.config.stop_token)

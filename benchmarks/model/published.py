@@ -94,7 +94,7 @@ def codes_a_second(model: Valle, cached: int, codes: int, rounds: int) -> float:
         for frame in range(codes):
             token = sampler.step(model.logits(last, 0))
             embedding = model.embed_response(token[:, None], 0)
-            last = model.transformer.step(embedding, torch.tensor([frame]), cache, [0])
+            last = model.transformer.step(embedding, torch.tensor([frame]), cache, [0])[0]
 
     return codes / median_s(run, rounds)
 

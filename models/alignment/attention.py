@@ -30,7 +30,7 @@ class TextAttention:
     ) -> None:
         self._model, self._cache, self._slot, self._head = model, cache, slot, head
         ranks = model.ranks(0, rest.blocks)
-        hidden, queries = model.transformer.extend_with_queries(
+        hidden, queries = model.transformer.extend(
             rest.embeddings, rest.positions, cache, slot, ranks, head.layer
         )
         keys = cache.keys_of(head.layer, slot)
@@ -49,7 +49,7 @@ class TextAttention:
         """
         model, device = self._model, codes.device
         positions = torch.arange(self._at, self._at + len(codes), device=device)
-        hidden, queries = model.transformer.extend_with_queries(
+        hidden, queries = model.transformer.extend(
             model.embed_response(codes[:, None], 0),
             positions,
             self._cache,

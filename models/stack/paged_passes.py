@@ -14,7 +14,7 @@ from torch import Tensor
 from models.cuda.kernels.operators import Kernels
 from models.cuda.kernels.reference import gather
 from models.cuda.transfers import to_device
-from models.stack.attention import masked_statistics
+from models.stack.attention import attention_statistics
 from models.stack.block import Block, RmsNorm, plus_product
 from models.stack.paged_cache import PAGE, PagedCache, PagePool
 from models.stack.slot_cache import SlotCache
@@ -110,7 +110,8 @@ class PagedPasses:
 
     def attention(self, queries: Tensor, seen: Tensor, pages: Tensor) -> Tensor:
         """Return the last layer's statistics ``[4, B]`` of one position of each sequence."""
-        return masked_statistics(queries, gather(self.pool.keys[-1], pages, queries.dtype), seen)
+        keys = gather(self.pool.keys[-1], pages, queries.dtype)
+        return attention_statistics(queries, keys, seen)
 
     def new_cache(self, slots: int, max_length: int) -> PagedCache:
         """Return an empty cache; see `CachedPasses`."""

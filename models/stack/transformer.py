@@ -19,7 +19,6 @@ from torch import Tensor, nn
 
 from models.config import ModelConfig
 from models.cuda.kernels.operators import FUSED
-from models.stack.attention import attention_statistics
 from models.stack.batching import UNPADDED, Batching, RowFunction, measure
 from models.stack.block import Block, RmsNorm
 from models.stack.cache import KVCache
@@ -110,16 +109,6 @@ class Transformer(nn.Module):
         return self._batching
 
     def extend(
-        self, x: Tensor, positions: Tensor, cache: SlotCache, slot: int, ranks: Tensor | None = None
-    ) -> Tensor:
-        """Append vectors ``x [S, D]`` to a slot: ``[S, D]`` after the final norm.
-
-        Each, at ``positions [S]`` int64, attends to everything that the slot held before, and among
-        the new ones by ``ranks [S]`` int, in pages none less than the one before; None: to all.
-        """
-        return self.extend_with_queries(x, positions, cache, slot, ranks)[0]
-
-    def extend_with_queries(
         self,
         x: Tensor,
         positions: Tensor,
@@ -128,9 +117,10 @@ class Transformer(nn.Module):
         ranks: Tensor | None = None,
         layer: int | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """As `extend`, with the queries ``[S, heads, head_dim]`` of a layer, or of the last.
+        """Append vectors ``x [S, D]`` to a slot, as `CachedPasses.extend`.
 
-        They are rotated as the layer's keys are.
+        Each, at ``positions [S]`` int64, attends to everything that the slot held before, and among
+        the new ones by ``ranks [S]`` int, in pages none less than the one before; None: to all.
         """
         mask = None
         if ranks is not None and len(x) > 1:
@@ -152,37 +142,10 @@ class Transformer(nn.Module):
         cache.advance(slot, len(x))
         return self.norm(x), wanted
 
-    def step(self, x: Tensor, positions: Tensor, cache: SlotCache, slots: Sequence[int]) -> Tensor:
-        """Append a position to each of B distinct slots: ``[B, D]`` after the final norm.
-
-        Of vectors ``x [B, D]`` at ``positions [B]`` int64.
-        """
-        return self._step(x, positions, cache, slots)[0]
-
-    def step_with_attention(
-        self,
-        x: Tensor,
-        positions: Tensor,
-        cache: SlotCache,
-        slots: Sequence[int],
-        rows: Sequence[int],
-    ) -> tuple[Tensor, Tensor]:
-        """As `step`, with the attention statistics in the last layer of some of the B rows.
-
-        They are ``[4, len(rows)]``; see `models.stack.attention`.
-        """
-        hidden, queries = self._step(x, positions, cache, slots)
-        keys = [cache.keys_of(-1, slots[row]) for row in rows]
-        return hidden, attention_statistics([queries[row] for row in rows], keys)
-
-    def _passes_over(self, cache: SlotCache) -> CachedPasses | None:
-        """Return whose passes run on a cache; None: our own."""
-        return self.paged(cache.pool) if isinstance(cache, PagedCache) else self._passes
-
-    def _step(
+    def step(
         self, x: Tensor, positions: Tensor, cache: SlotCache, slots: Sequence[int]
     ) -> tuple[Tensor, Tensor]:
-        """Return ``[B, D]`` and the last layer's queries ``[B, heads, head_dim]``."""
+        """Append a vector ``x [B, D]`` to each of B distinct slots, as `CachedPasses.step`."""
         if (passes := self._passes_over(cache)) is not None:
             return passes.step(x, positions, cache, slots)
         cache = _as_kv_cache(cache)
@@ -195,10 +158,14 @@ class Transformer(nn.Module):
         hidden, queries = zip(*parts, strict=True)
         return torch.cat(hidden), torch.cat(queries)
 
+    def _passes_over(self, cache: SlotCache) -> CachedPasses | None:
+        """Return whose passes run on a cache; None: our own."""
+        return self.paged(cache.pool) if isinstance(cache, PagedCache) else self._passes
+
     def _step_block(
         self, x: Tensor, positions: Tensor, cache: KVCache, slots: Sequence[int]
     ) -> tuple[Tensor, Tensor]:
-        """As `_step`, for the rows of one block of `batching`."""
+        """As `step`, for the rows of one block of `batching`."""
         count, batching = len(x), self.batching
         x = batching.pad(x)
         places, queries = cache.grow(slots), x

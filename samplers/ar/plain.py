@@ -1,13 +1,12 @@
-"""What a kernel draws by itself: rows of a few usual features, packed into numbers.
+"""What a kernel draws by itself: rows of the usual features, packed into numbers.
 
-Most rows have temperature, top-k, top-p and min-p alone, five numbers; nearly all others what
-lowers and raises single codes before them, which is a table more. A kernel draws a step of such
-rows on the same table as `samplers.ar.sampler.ArSampler`, and what it computes is what that does:
-`draw` unpacks the numbers, and is the reference that kernels are compared with.
+Nearly all rows have temperature, top-k, top-p, min-p, guidance, and what lowers and raises single
+codes before them. A kernel draws a step of such rows on the same table as
+`samplers.ar.sampler.ArSampler`, and what it computes is what that does: `draw` unpacks the numbers,
+and is the reference that kernels are compared with.
 """
 
 import math
-from enum import Enum
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
@@ -17,42 +16,34 @@ from torch import Tensor
 from samplers.ar.sampler import ArSampler
 from samplers.ar.state import Host, RowInput, SlotTable
 from samplers.ar.trace import log_prob_of
-from samplers.knobs.features import FEATURES, is_on
+from samplers.knobs.features import FEATURES, is_guided, is_on
 from samplers.knobs.params import SamplingParams
 from samplers.knobs.steps import STEPS, arrange
 from samplers.ops import filters, penalties
 from samplers.ops.rows import within
 from samplers.processors.registry import FIXED, MOVABLE, lookback
 
-
-class Kind(Enum):
-    """What a kernel draws; the second also what the first is."""
-
-    PLAIN = frozenset({"temperature", "top_k", "top_p", "min_p"})
-    LIGHT = PLAIN | {
-        "logit_bias", "ban_tokens", "min_frames", "repetition_penalty", "frequency_penalty",
-        "presence_penalty",
-    }  # fmt: skip
-
-
 WINDOW: Final = 128
-"""The most codes that penalties of a light row count."""
+"""The most codes that penalties of a plain row count."""
 
-_FEATURES: Final = frozenset({"mirostat_mode", "ras", "entropix"}).union(
-    *(processor.features for processor in (*FIXED, *MOVABLE))
+_DRAWN: Final = frozenset({
+    "temperature", "top_k", "top_p", "min_p", "logit_bias", "ban_tokens", "min_frames",
+    "repetition_penalty", "frequency_penalty", "presence_penalty",
+})  # fmt: skip
+_OTHERS: Final = (
+    frozenset({"mirostat_mode", "ras", "entropix"}).union(
+        *(processor.features for processor in (*FIXED, *MOVABLE))
+    )
+    - _DRAWN
 )
 
 
-def kind_of(params: SamplingParams) -> Kind | None:
-    """Return the smallest kind of what a row asks for; None if it is drawn by operators."""
+def is_plain(params: SamplingParams) -> bool:
+    """Return whether a kernel draws a row; all others are drawn by operators."""
     order = arrange(params.sampler_order, temperature_last=params.temperature_last)
-    if params.beam_width or order != STEPS:
-        return None
-    on, longest = {feature for feature in _FEATURES if is_on(feature, params)}, lookback(params)
-    return next(
-        (kind for kind in Kind if on <= kind.value and longest <= WINDOW * (kind is Kind.LIGHT)),
-        None,
-    )
+    if params.beam_width or order != STEPS or lookback(params) > WINDOW:
+        return False
+    return not any(is_on(feature, params) for feature in _OTHERS)
 
 
 class PlainRow(NamedTuple):
@@ -67,62 +58,55 @@ class PlainRow(NamedTuple):
     top_p: float
     min_p: float
     keep: float
-
-
-class LightRow(NamedTuple):
-    """The numbers of what a light row has more, likewise."""
-
+    strength: float  # of guidance, as the next
+    rescale: float
     least: float  # frames before which the stop is forbidden
     window: float  # how many of the newest codes penalties count; 0 where there is none
     mode: float  # of the repetition penalty, see `samplers.ops.penalties.apply_penalty`
     once: float  # 1 where only the newest occurrence of a code counts for it
     frequency: float  # nats for each occurrence
     presence: float  # nats for any
-    factor: float  # of the repetition penalty, as the next two in `LightTable.nats` already
+    factor: float  # of the repetition penalty, as the next two in `PlainTable.nats` already
     decay: float
     clamp: float
 
 
-class LightTable(NamedTuple):
-    """What light rows have more, all of a row in one record of a table."""
+class PlainTable(NamedTuple):
+    """What a kernel reads of rows, all of a row in one record of a table."""
 
-    numbers: Tensor  # ``[B, len(LightRow)]`` float64
+    numbers: Tensor  # ``[B, len(PlainRow)]`` float64
     nats: Tensor  # ``[B, WINDOW]`` int64 of `samplers.ops.penalties.nats_by_distance`
     bias: Tensor  # ``[B, V]`` float32, added to the logits; -inf: banned
 
     @classmethod
-    def of(cls, table: Tensor, vocab_size: int) -> "LightTable":
-        """Return the parts of a table ``[B, light_width(V)]`` int64."""
-        numbers, nats, bias = table.tensor_split([len(LightRow._fields), _BIAS], 1)
+    def of(cls, table: Tensor, vocab_size: int) -> "PlainTable":
+        """Return the parts of a table ``[B, plain_width(V)]`` int64."""
+        numbers, nats, bias = table.tensor_split([len(PlainRow._fields), _BIAS], 1)
         return cls(numbers.view(torch.float64), nats, bias.view(torch.float32)[:, :vocab_size])
 
 
-_BIAS: Final = len(LightRow._fields) + WINDOW
+_BIAS: Final = len(PlainRow._fields) + WINDOW
 
 
-def light_width(vocab_size: int) -> int:
-    """Return how many numbers of 8 bytes the record of a light row has."""
+def plain_width(vocab_size: int) -> int:
+    """Return how many numbers of 8 bytes the record of a row has."""
     return _BIAS + math.ceil(vocab_size / 2)
 
 
-def plain_row(params: SamplingParams, vocab_size: int) -> PlainRow:
-    """Return the numbers of a row, whose params are resolved and of a `Kind`."""
-    return PlainRow(
+def plain_row(params: SamplingParams, vocab_size: int) -> Tensor:
+    """Return the record of a row, ``[plain_width(V)]`` int64 on the host; its params are plain."""
+    record = torch.zeros(1, plain_width(vocab_size), dtype=torch.int64)
+    table = PlainTable.of(record, vocab_size)
+    repeats = is_on("repetition_penalty", params)
+    counts = repeats or is_on("frequency_penalty", params) or is_on("presence_penalty", params)
+    numbers = PlainRow(
         max(0.0, within(params.temperature)),
         min(_knob(params, "top_k", vocab_size), vocab_size),
         _knob(params, "top_p", torch.inf),
         _knob(params, "min_p", 0.0),
         min(params.min_tokens_to_keep, vocab_size),
-    )
-
-
-def light_row(params: SamplingParams, vocab_size: int) -> Tensor:
-    """Return the record of a row, ``[light_width(V)]`` int64 on the host; see `plain_row`."""
-    record = torch.zeros(1, light_width(vocab_size), dtype=torch.int64)
-    table = LightTable.of(record, vocab_size)
-    repeats = is_on("repetition_penalty", params)
-    counts = repeats or is_on("frequency_penalty", params) or is_on("presence_penalty", params)
-    numbers = LightRow(
+        within(params.cfg_strength) if is_guided(params) else 1.0,
+        params.cfg_rescale,
         params.min_frames,
         params.repetition_penalty_window if counts else 0,
         penalties.MODES.index(params.repetition_penalty_mode),
@@ -192,7 +176,6 @@ def begin(
 def draw(
     logits: Tensor,
     numbers: Tensor,
-    guidance: Tensor,
     avoid: Tensor,
     knobs: Tensor,
     codes: Tensor,
@@ -200,7 +183,6 @@ def draw(
     stopped: Tensor,
     results: Tensor,
     stop_token: int,
-    light: Tensor | None,
 ) -> None:
     """Draw the next code of the rows that are active, as `ArSampler` does, and append it.
 
@@ -210,11 +192,9 @@ def draw(
         logits: ``[B, V]`` float32, the model's.
         numbers: See `samplers.ar.state.SlotTable`, as ``avoid``; ``codes``, ``lengths`` and
             ``stopped`` change.
-        guidance: ``[B, 2]`` float32: strength, above 1, and rescale of rows that have a partner.
-        knobs: ``[B, len(PlainRow)]`` float64.
+        knobs: ``[B, plain_width(V)]`` int64 of `PlainTable`.
         results: ``[B, 3]`` float64: written are, of active rows, the code, its log-probability in
             nats, and whether the logits had NaN.
-        light: ``[B, light_width(V)]`` int64 of `LightTable`; None: all rows are plain.
     """
     host, vocab_size = numbers.cpu().numpy(), logits.shape[1]
     sampler = ArSampler(
@@ -222,11 +202,7 @@ def draw(
     )
     slots = [slot for slot, one in enumerate(host) if one[Host.ACTIVE]]
     for slot in slots:
-        packed = None if light is None else light[slot].cpu().numpy().tobytes()
-        params = _unpacked(tuple(knobs[slot].tolist()), packed, vocab_size)
-        if host[slot, Host.PARTNER] != slot:
-            strength, rescale = guidance[slot].tolist()
-            params = params.model_copy(update={"cfg_strength": strength, "cfg_rescale": rescale})
+        params = _unpacked(knobs[slot].cpu().numpy().tobytes(), vocab_size)
         limit, prompted = (int(host[slot, one]) for one in (Host.LIMIT, Host.PROMPTED))
         sampler.adopt(slot, RowInput(params, 0, limit, prompt=codes[slot, :prompted]))
     if not slots:
@@ -241,29 +217,26 @@ def draw(
 
 
 @lru_cache(maxsize=256)
-def _unpacked(plain: tuple[float, ...], light: bytes | None, vocab_size: int) -> SamplingParams:
-    """Return params that ask for what a row's numbers say."""
-    one = PlainRow(*plain)
+def _unpacked(record: bytes, vocab_size: int) -> SamplingParams:
+    """Return params that ask for what a row's record says."""
+    packed = torch.frombuffer(bytearray(record), dtype=torch.int64)[None]
+    table = PlainTable.of(packed, vocab_size)
+    row, bias = PlainRow(*table.numbers[0].tolist()), table.bias[0].tolist()
     knobs: dict[str, Any] = {
-        "temperature": one.temperature, "top_k": int(one.top_k), "top_p": min(1.0, one.top_p),
-        "min_p": one.min_p, "min_tokens_to_keep": int(one.keep),
+        "temperature": row.temperature, "top_k": int(row.top_k), "top_p": min(1.0, row.top_p),
+        "min_p": row.min_p, "min_tokens_to_keep": int(row.keep),
+        "cfg_strength": row.strength, "cfg_rescale": row.rescale,
+        "min_frames": int(row.least), "repetition_penalty": row.factor,
+        "repetition_penalty_window": int(row.window),
+        "repetition_penalty_mode": penalties.MODES[int(row.mode)],
+        "repetition_penalty_one_time": bool(row.once),
+        "repetition_penalty_decay": row.decay,
+        "repetition_penalty_clamp": bool(row.clamp),
+        "frequency_penalty": row.frequency, "presence_penalty": row.presence,
         "penalty_includes_prompt": True,
+        "logit_bias": {
+            code: nats for code, nats in enumerate(bias) if nats and math.isfinite(nats)
+        },
+        "ban_tokens": tuple(code for code, nats in enumerate(bias) if nats == -math.inf),
     }  # fmt: skip
-    if light is not None:
-        record = torch.frombuffer(bytearray(light), dtype=torch.int64)[None]
-        table = LightTable.of(record, vocab_size)
-        more, bias = LightRow(*table.numbers[0].tolist()), table.bias[0].tolist()
-        knobs |= {
-            "min_frames": int(more.least), "repetition_penalty": more.factor,
-            "repetition_penalty_window": int(more.window),
-            "repetition_penalty_mode": penalties.MODES[int(more.mode)],
-            "repetition_penalty_one_time": bool(more.once),
-            "repetition_penalty_decay": more.decay,
-            "repetition_penalty_clamp": bool(more.clamp),
-            "frequency_penalty": more.frequency, "presence_penalty": more.presence,
-            "logit_bias": {
-                code: nats for code, nats in enumerate(bias) if nats and math.isfinite(nats)
-            },
-            "ban_tokens": tuple(code for code, nats in enumerate(bias) if nats == -math.inf),
-        }  # fmt: skip
     return SamplingParams.model_construct(**SamplingParams().model_dump() | knobs)

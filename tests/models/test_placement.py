@@ -30,7 +30,7 @@ def ar_logits(model: Valle) -> Tensor:
     hidden = [model.read(prefix, cache, 1)[0][-1:]]
     for frame, code in enumerate(codes()[:-1, :1]):
         x = model.embed_response(code[None], 0)
-        hidden.append(model.transformer.step(x, torch.tensor([frame]), cache, [1]))
+        hidden.append(model.transformer.step(x, torch.tensor([frame]), cache, [1])[0])
     return model.logits(torch.cat(hidden), 0)
 
 

@@ -106,7 +106,7 @@ def test_nar_blocks_equal_the_whole_pass(model: Valle, level: int) -> None:
     for start in range(0, 40, 15):
         piece = codes[start : start + 15]
         frames = torch.arange(start, start + len(piece))
-        hidden = model.transformer.extend(model.embed_response(piece, level), frames, cache, 0)
+        hidden = model.transformer.extend(model.embed_response(piece, level), frames, cache, 0)[0]
         assert (model.logits(hidden, level) - whole[frames]).abs().max() < 1e-4
 
 

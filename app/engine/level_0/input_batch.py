@@ -268,8 +268,7 @@ class InputBatch(ABC):
         self.first_hidden[slot] = hidden[-1]
         self.first_attention[:, slot] = torch.nan
         if place == 0 and is_on("entropix", inputs.params):
-            found = attention_statistics([queries[-1]], [self.cache.keys_of(-1, slot)])
-            self.first_attention[:, slot] = found[:, 0]
+            self.first_attention[:, slot] = self._statistics(queries[-1], slot)
         start, logprobs = prefix.response_start, list[float]()
         if inputs.kept is not None:
             logprobs = self._run_kept(inputs.kept.codes[:, 0], start, slot)
@@ -283,9 +282,15 @@ class InputBatch(ABC):
             positions = torch.arange(start, start + len(codes) - 1, device=device)
             ranks = torch.arange(len(codes) - 1, device=device)
             embedded = model.embed_response(codes[:-1, None], 0)
-            after = model.transformer.extend(embedded, positions, self.cache, slot, ranks)
+            after, _ = model.transformer.extend(embedded, positions, self.cache, slot, ranks)
             hidden = torch.cat([hidden, after])
         return log_prob_of(sanitise(model.logits(hidden, 0)), codes).tolist()
+
+    def _statistics(self, query: Tensor, slot: int) -> Tensor:
+        """Return the statistics ``[4]`` of the attention of a slot's last query."""
+        keys = self.cache.keys_of(-1, slot)
+        count = torch.full((1,), keys.shape[1], device=keys.device)
+        return attention_statistics(query[None], keys[None], count)[:, 0]
 
     def _copied(self, condition: Condition, slot: int) -> Condition:
         """Copy a prefix to another slot."""

@@ -23,7 +23,7 @@ from models.recorded_prefixes import RecordedPrefixes
 from models.stack.paged_cache import PAGE, PagedCache, PagePool
 from models.stack.paged_passes import Placed
 from models.valle import Valle
-from samplers.ar.plain import Kind, PlainRow, kind_of, light_row, light_width, plain_row
+from samplers.ar.plain import is_plain, plain_row, plain_width
 from samplers.ar.state import Host
 from samplers.ops.entropix import AttentionStatistics
 from samplers.ops.rows import within
@@ -43,9 +43,7 @@ class PagedBatch(InputBatch):
     Attributes:
         pages: ``[S, P]`` int64, the host's side of the pages of each row, in their order; the
             pool's padding where a row has none.
-        guidance: ``[S, 2]`` float32: strength and rescale of rows that a kernel guides.
-        plain: ``[S, len(PlainRow)]`` float64, the knobs of rows that a kernel draws.
-        light: ``[S, light_width(V)]`` int64, what it reads more if it draws light ones.
+        plain: ``[S, plain_width(V)]`` int64, the knobs of rows that a kernel draws.
     """
 
     lag: ClassVar[int] = 1
@@ -65,10 +63,8 @@ class PagedBatch(InputBatch):
         self._pages = torch.full((slots, -(-max_length // PAGE)), pool.padding, device=device)
         self.pages = np.full(self._pages.shape, pool.padding)
         self._new_pages = False
-        self.guidance = torch.ones(slots, 2, device=device)
-        self.plain = torch.zeros(slots, len(PlainRow._fields), dtype=torch.float64, device=device)
-        width = light_width(vocab_size)
-        self.light = torch.zeros(slots, width, dtype=torch.int64, device=device)
+        width = plain_width(vocab_size)
+        self.plain = torch.zeros(slots, width, dtype=torch.int64, device=device)
         self._logits = torch.zeros(slots, vocab_size, device=device)
         self._attention = torch.zeros(4, slots, device=device)
         self._results = torch.zeros(slots, RESULTS, dtype=torch.float64, device=device)
@@ -78,17 +74,17 @@ class PagedBatch(InputBatch):
         self._download = Download(self._results)
         nothing = self._index([])
         self._last: tuple[Sequence[tuple[int, int]], _Indices] = [], (nothing, nothing, None)
-        self._kinds: dict[Hypothesis, Kind | None] = {}
+        self._plain: set[Hypothesis] = set()
         model.logits(self.first_hidden, 0)  # measures what it has to before it is recorded
         # Largest first: the others then find all the memory that they need in the shared pool.
         record = partial(record, warm_ups=WARM_UPS)
         self._attending: Play | None = record(partial(self._feed_attending, slots))
         self._feeding: dict[int, Play] = {}
-        self._drawing: dict[tuple[int, Kind], Play] = {}
+        self._drawing: dict[int, Play] = {}
         for rows in reversed(self._sizes):
             self._feeding[rows] = record(partial(self._feed, rows))
-            for kind in Kind if "draw" in self._kernels.fused else ():
-                self._drawing[rows, kind] = record(partial(self._draw, rows, kind))
+            if "draw" in self._kernels.fused:
+                self._drawing[rows] = record(partial(self._draw, rows))
 
     def feed(self, hypotheses: Sequence[Hypothesis]) -> Fed:
         """Feed hypotheses; see `InputBatch`."""
@@ -108,14 +104,12 @@ class PagedBatch(InputBatch):
         )
 
     def draw(self, hypotheses: Sequence[Hypothesis]) -> Callable[[], Arrived] | None:
-        """Feed and draw in one recording, where the rows are plain or light; see `InputBatch`."""
-        kinds = {self._kinds[one] for one in hypotheses}
-        if None in kinds or not self._drawing:
+        """Feed and draw in one recording, where the rows are plain; see `InputBatch`."""
+        if not self._drawing or not self._plain.issuperset(hypotheses):
             return None
-        kind = Kind.LIGHT if Kind.LIGHT in kinds else Kind.PLAIN
         slots = [one.slot for one in hypotheses]
         self.table.activate(slots)
-        self._play(self._drawing[self._used_rows(), kind], hypotheses)
+        self._play(self._drawing[self._used_rows()], hypotheses)
         self.sampler.note_drawn(slots)
         return self._arrival(slots, range(len(hypotheses)))
 
@@ -160,18 +154,15 @@ class PagedBatch(InputBatch):
             self._moved(condition.slot)
         host[slot, Host.PARTNER] = hypothesis.partner
         self.table.changed()
-        kind = self._kinds[hypothesis] = kind_of(params) if self._drawing else None
-        if kind is not None:
-            device, size = self._logits.device, self.sampler.vocab_size
-            guidance = [within(params.cfg_strength), params.cfg_rescale]
-            self.guidance[slot] = to_device(guidance, device)
-            self.plain[slot] = to_device(np.array(plain_row(params, size)), device)
-            self.light[slot] = light_row(params, size).to(device, non_blocking=True)
+        if self._drawing and is_plain(params):
+            self._plain.add(hypothesis)
+            record = plain_row(params, self.sampler.vocab_size)
+            self.plain[slot] = record.to(self.plain.device, non_blocking=True)
 
     def _leave(self, hypothesis: Hypothesis) -> None:
         """Have a row read and write nothing that matters."""
         super()._leave(hypothesis)
-        del self._kinds[hypothesis]
+        self._plain.discard(hypothesis)
         for condition in hypothesis.conditions:
             slot = condition.slot
             self.pages[slot] = self._padding
@@ -253,12 +244,11 @@ class PagedBatch(InputBatch):
         first = self.first_attention[:, :rows]
         self._attention[:, :rows].copy_(torch.where(begins, first, found))
 
-    def _draw(self, rows: int, kind: Kind) -> None:
+    def _draw(self, rows: int) -> None:
         """Draw the first rows, and leave the results."""
         table = self.table
         operators.draw(
-            self._run(rows)[0], table.numbers[:rows], self.guidance[:rows], table.avoid[:rows],
-            self.plain[:rows], table.codes[:rows], table.lengths[:rows], table.stopped[:rows],
-            self._results[:rows], self.model.config.stop_token,
-            self.light[:rows] if kind is Kind.LIGHT else None,
+            self._run(rows)[0], table.numbers[:rows], table.avoid[:rows], self.plain[:rows],
+            table.codes[:rows], table.lengths[:rows], table.stopped[:rows], self._results[:rows],
+            self.model.config.stop_token,
         )  # fmt: skip

@@ -64,14 +64,10 @@ class SlotBatch(InputBatch):
             [condition.start + len(one.codes) - 1 for one, condition in rows], device=device
         )
         slots = [condition.slot for _, condition in rows]
-        arguments = (self.model.embed_response(newest[:, None], 0), positions, self.cache, slots)
+        embedded = self.model.embed_response(newest[:, None], 0)
+        hidden, queries = stack.step(embedded, positions, self.cache, slots)
         attention = torch.full((4, len(rows)), torch.nan, device=device)
-        attending = [
-            place
-            for place, (one, condition) in enumerate(rows)
-            if one.wants_attention and condition is one.conditions[0]
-        ]
-        if not attending:
-            return stack.step(*arguments), attention
-        hidden, attention[:, attending] = stack.step_with_attention(*arguments, rows=attending)
+        for place, (one, condition) in enumerate(rows):
+            if one.wants_attention and condition is one.conditions[0]:
+                attention[:, place] = self._statistics(queries[place], condition.slot)
         return hidden, attention

@@ -14,7 +14,7 @@ from models.cuda.kernels.operators import NAMES, Kernels
 from models.cuda.kernels.reference import floats, in_8_bits
 from models.cuda.kernels.sharing import PAGE, PROGRAMS
 from models.cuda.lost import is_device_lost
-from samplers.ar.plain import light_row
+from samplers.ar.plain import plain_row
 from samplers.ar.state import Host
 from samplers.knobs.params import SamplingParams
 
@@ -28,7 +28,12 @@ such numbers may differ by one. A mistake costs all bits."""
 
 _ROWS = 3
 _SHARES = (1, 2, 4, 8, 16)  # programs that share positions out, by batch and length
-_LIGHT_KNOBS: Final[tuple[dict[str, Any], ...]] = (
+_GUIDED: Final[tuple[dict[str, Any], ...]] = (
+    {"temperature": 0.0, "cfg_strength": 1.5},
+    {"temperature": 0.9, "top_k": 50, "top_p": 0.9, "cfg_strength": 3.0, "cfg_rescale": 0.7},
+    {"temperature": 1.2, "top_p": 0.8, "min_p": 0.1, "min_tokens_to_keep": 3, "cfg_strength": 2.0},
+)
+_PENALISED: Final[tuple[dict[str, Any], ...]] = (
     {"logit_bias": {3: 2.0}, "ban_tokens": (5,), "min_frames": 20},
     {"repetition_penalty": 1.3, "repetition_penalty_decay": -0.5, "presence_penalty": 0.2},
     {"repetition_penalty": 1.1, "repetition_penalty_mode": "additive", "frequency_penalty": 0.3},
@@ -158,18 +163,14 @@ def inputs_of(
     def draw() -> Iterator[Given]:
         size = config.codes + 1
         numbers, codes, lengths = rows()
-        knobs = [(0.0, size, inf, 0.0, 1), (0.9, 50, 0.9, 0.0, 1), (1.2, size, 0.8, 0.1, 3)]
-        plain_rows = torch.tensor(knobs, dtype=torch.float64, device=device)
-        records = [light_row(SamplingParams.model_validate(one), size) for one in _LIGHT_KNOBS]
-        given = (
-            3 * normal(_ROWS, size, dtype=torch.float32), numbers,
-            1.1 + normal(_ROWS, 2, dtype=torch.float32).abs(),
-            normal(_ROWS, size, dtype=torch.float32),
-            plain_rows, codes, lengths, whole(3, _ROWS) == 0,
-            torch.zeros(_ROWS, 3, dtype=torch.float64, device=device), config.stop_token,
-        )  # fmt: skip
-        for light in (None, torch.stack(records).to(device)):
-            yield *given, light
+        logits, avoid = (normal(_ROWS, size, dtype=torch.float32) for _ in range(2))
+        changed = codes, lengths, whole(3, _ROWS) == 0
+        results = torch.zeros(_ROWS, 3, dtype=torch.float64, device=device)
+        for knobs, partners in ((_GUIDED, (1, 2, 0)), (_PENALISED, (0, 1, 2))):
+            numbers[:, Host.PARTNER] = torch.tensor(partners)
+            records = [plain_row(SamplingParams.model_validate(one), size) for one in knobs]
+            plain = torch.stack(records).to(device)
+            yield 3 * logits, numbers, avoid, plain, *changed, results, config.stop_token
 
     return {
         "norm": norm, "gated": gated, "store": store, "attend": attend, "begin": begin,

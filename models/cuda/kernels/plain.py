@@ -1,4 +1,4 @@
-"""The step around the stack for rows of a plain or light chain, in two kernels. Imports Triton.
+"""The step around the stack for plain rows, in two kernels. Imports Triton.
 
 The filters need no sorted logits: each keeps what reaches a floor, and a floor is found by dividing
 the range of float32 numbers by four, 16 times; they are ordered as the integers of their bits are.
@@ -11,7 +11,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from samplers.ar.plain import WINDOW, LightTable
+from samplers.ar.plain import WINDOW, PlainTable
 from samplers.ar.state import Host
 from samplers.ops import penalties
 from samplers.ops.draw import HASH
@@ -23,6 +23,12 @@ PROMPTED, PREFIX, START = (
     tl.constexpr(int(one)) for one in (Host.PROMPTED, Host.PREFIX, Host.START)
 )
 OWNER, NUMBERS = tl.constexpr(int(Host.OWNER)), tl.constexpr(len(Host))
+
+TEMPERATURE, TOP_K, TOP_P, MIN_P, KEEP, STRENGTH, RESCALE, LEAST, SPAN = (
+    tl.constexpr(column) for column in range(9)
+)
+MODE, ONCE, FREQUENCY, PRESENCE = (tl.constexpr(column) for column in range(9, 13))
+"""The columns of `samplers.ar.plain.PlainRow`."""
 
 GOLDEN, FIRST, SECOND = (tl.constexpr(one) for one in (HASH.golden, *HASH.mix))
 BY_STEP, BY_ATTEMPT = tl.constexpr(HASH.axes[0]), tl.constexpr(HASH.axes[2])
@@ -164,13 +170,13 @@ def _penalised(
 ):  # fmt: skip
     """Return the logits of a row with its bias, its least length and its penalties."""
     x += tl.load(bias + ids, inside, 0.0)
-    x = tl.where((ids == STOP) & (length < tl.load(own).to(tl.int64)), float("-inf"), x)
-    span = tl.minimum(tl.load(own + 1).to(tl.int64), tl.minimum(counted, LONGEST))
+    x = tl.where((ids == STOP) & (length < tl.load(own + LEAST).to(tl.int64)), float("-inf"), x)
+    span = tl.minimum(tl.load(own + SPAN).to(tl.int64), tl.minimum(counted, LONGEST))
     if span > 0:
         back = tl.arange(0, LONGEST)
         code = tl.load(history + counted - 1 - back, back < span, -1).to(tl.int32)
         known, adds = (code >= 0) & (code < SIZE), back >= 0
-        if tl.load(own + 3) > 0:
+        if tl.load(own + ONCE) > 0:
             tl.store(sums + ids, tl.full(ids.shape, LONGEST, tl.int64), inside)
             tl.debug_barrier()
             tl.atomic_min(sums + code, back.to(tl.int64), known, sem="relaxed", scope="cta")
@@ -187,19 +193,19 @@ def _penalised(
         found = tl.load(sums + ids, inside, 0)
         total, count = found >> 8, (found & 255).to(tl.int32)
         lowered = tl.minimum(tl.maximum(total.to(tl.float32) * UNIT, -STRONGEST), STRONGEST)
-        mode = tl.load(own + 2).to(tl.int32)
+        mode = tl.load(own + MODE).to(tl.int32)
         factor = tl.exp(tl.where((x > 0) | (mode == RAW), -lowered, lowered))
         x = tl.minimum(tl.where(mode == ADDITIVE, x - lowered, x * factor), HIGHEST)
-        x = x - count.to(tl.float32) * tl.load(own + 4).to(tl.float32)
-        x = x - (count > 0).to(tl.float32) * tl.load(own + 5).to(tl.float32)
+        x = x - count.to(tl.float32) * tl.load(own + FREQUENCY).to(tl.float32)
+        x = x - (count > 0).to(tl.float32) * tl.load(own + PRESENCE).to(tl.float32)
     return x
 
 
 @triton.jit
 def draw_kernel(
-    logits, numbers, guidance, avoid, knobs, codes, lengths, stopped, results, light, nats, bias,
-    sums, codes_stride, light_stride, nats_stride, bias_stride,
-    STOP: tl.constexpr, SIZE: tl.constexpr, BLOCK: tl.constexpr, LIGHT: tl.constexpr,
+    logits, numbers, avoid, codes, lengths, stopped, results, knobs, nats, bias, sums,
+    codes_stride, knobs_stride, nats_stride, bias_stride,
+    STOP: tl.constexpr, SIZE: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """Draw the code of one row a program, and append it."""
     row = tl.program_id(0).to(tl.int64)
@@ -207,6 +213,7 @@ def draw_kernel(
     inside = ids < SIZE
     own = numbers + row * NUMBERS
     partner, length = tl.load(own + PARTNER), tl.load(lengths + row)
+    knob = knobs + row * knobs_stride
 
     # Guidance, and what an attempt before this one must not draw again.
     given = tl.load(logits + row * SIZE + ids, inside, float("-inf"))
@@ -214,7 +221,8 @@ def draw_kernel(
     broken = tl.max((inside & ((given != given) | (null != null))).to(tl.int32), 0)
     x = given
     if partner != row:
-        strength, rescale = tl.load(guidance + row * 2), tl.load(guidance + row * 2 + 1)
+        strength = tl.load(knob + STRENGTH).to(tl.float32)
+        rescale = tl.load(knob + RESCALE).to(tl.float32)
         x = tl.where(inside, null + (given - null) * strength, float("-inf"))
         spread = _deviation(x, inside, SIZE)
         ratio = tl.where(spread > 0, _deviation(given, inside, SIZE) / spread, 1.0)
@@ -222,15 +230,14 @@ def draw_kernel(
     if length == tl.load(own + AVOID):
         x += tl.load(avoid + row * SIZE + ids, inside, 0.0)
     x = tl.where(inside, _clean(x), float("-inf"))
-    if LIGHT:
-        x = _penalised(
-            x, ids, inside, light + row * light_stride, nats + row * nats_stride,
-            bias + row * bias_stride, sums + row * SIZE, codes + row * codes_stride,
-            tl.load(own + PROMPTED) + length, length, STOP, SIZE,
-        )  # fmt: skip
+    x = _penalised(
+        x, ids, inside, knob, nats + row * nats_stride, bias + row * bias_stride,
+        sums + row * SIZE, codes + row * codes_stride, tl.load(own + PROMPTED) + length, length,
+        STOP, SIZE,
+    )  # fmt: skip
 
     # Temperature; a greedy row keeps its best code alone.
-    temperature = tl.load(knobs + row * 5).to(tl.float32)
+    temperature = tl.load(knob + TEMPERATURE).to(tl.float32)
     if temperature > 0:
         x = tl.minimum(tl.div_rn(x, tl.minimum(tl.maximum(temperature, COLD), HOT)), HOT)
     else:
@@ -239,17 +246,17 @@ def draw_kernel(
     level = tl.where(best == float("-inf"), 0.0, best)
 
     # Filters.
-    top_k = tl.load(knobs + row * 5 + 1).to(tl.int64)
+    top_k = tl.load(knob + TOP_K).to(tl.int64)
     if top_k < SIZE:
         x = tl.where(x < _top_k_floor(x, inside, top_k), float("-inf"), x)
     weights = tl.exp(x - level)
-    top_p = tl.load(knobs + row * 5 + 2).to(tl.float32)
+    top_p = tl.load(knob + TOP_P).to(tl.float32)
     if top_p < float("inf"):
         floor = _top_p_floor(x, weights, best, top_p)
         x = tl.where(x < floor, float("-inf"), x)
-    min_p = tl.load(knobs + row * 5 + 3).to(tl.float32)
+    min_p = tl.load(knob + MIN_P).to(tl.float32)
     if min_p > 0:
-        keep = tl.load(knobs + row * 5 + 4).to(tl.int64)
+        keep = tl.load(knob + KEEP).to(tl.int64)
         floor = tl.minimum(best + tl.minimum(tl.log(min_p), 0.0), best)
         if keep > 1:
             floor = tl.minimum(floor, _top_k_floor(x, inside, keep))
@@ -301,15 +308,13 @@ def begin(
     return fed, positions, places, sees, begins
 
 
-def draw(logits: Tensor, *given: Any) -> None:
+def draw(logits: Tensor, numbers: Tensor, avoid: Tensor, knobs: Tensor, *state: Any) -> None:
     """As `samplers.ar.plain.draw`."""
-    *state, stop_token, light = given
-    numbers, _, _, knobs, codes, *_ = state
-    rows, size = logits.shape
-    table = LightTable(knobs, numbers, logits) if light is None else LightTable.of(light, size)
-    sums = codes if light is None else codes.new_empty(rows, size)
+    *changed, stop_token = state
+    (rows, size), codes = logits.shape, changed[0]
+    table = PlainTable.of(knobs, size)
     draw_kernel[(rows,)](
-        logits.contiguous(), *state, *table, sums, codes.stride(0),
-        *(one.stride(0) for one in table), stop_token, size, triton.next_power_of_2(size),
-        light is not None, num_warps=_WARPS,
+        logits.contiguous(), numbers, avoid, *changed, *table, codes.new_empty(rows, size),
+        codes.stride(0), *(one.stride(0) for one in table), stop_token, size,
+        triton.next_power_of_2(size), num_warps=_WARPS,
     )  # fmt: skip

@@ -131,10 +131,10 @@ def test_entropix_sees_the_attention_of_the_conditional_row_to_what_is_kept(spee
     for frame in range(len(codes)):
         end = len(prefix) + frame
         cache = KVCache(model.config, slots=1, max_length=end)
-        _, queries = model.transformer.extend_with_queries(
+        _, queries = model.transformer.extend(
             whole[:end], positions[:end], cache, 0, torch.arange(end)
         )
-        fresh = attention_statistics([queries[-1]], [cache.keys_of(-1, 0)])
+        fresh = attention_statistics(queries[-1:], cache.keys_of(-1, 0)[None], torch.tensor([end]))
         found = [trace[f"attention_{name}"][last[frame]] for name in names]
         assert found == pytest.approx(fresh[:, 0].tolist(), abs=1e-4)
 
@@ -143,8 +143,7 @@ def test_entropix_moves_codes_and_the_model_is_asked_only_where_it_is_on(
     speech, monkeypatch
 ) -> None:
     on, _ = entropix_trace(speech)
-    for place in ("models.stack.transformer", "app.engine.level_0.input_batch"):
-        monkeypatch.setattr(f"{place}.attention_statistics", None)
+    monkeypatch.setattr("app.engine.level_0.input_batch.attention_statistics", None)
     assert not torch.equal(decode(speech, ENDLESS).codes[:, :1], on)
 
 

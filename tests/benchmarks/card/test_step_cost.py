@@ -23,7 +23,6 @@ from benchmarks.card.step_cost import (
     window_costs,
 )
 from models.cuda.kernels.operators import TORCH
-from samplers.ar.plain import Kind
 
 META = torch.device("meta")
 
@@ -57,19 +56,19 @@ def test_a_product_is_estimated_slower_than_its_bytes_and_in_float32_than_its_op
 
 def test_kernels_do_not_depend_on_the_streams_and_grow_with_the_layers() -> None:
     one, two = meta_model(layers=1, width=64), meta_model(layers=2, width=64)
-    base = counted_step(one, 1, 300, Kind.LIGHT)
-    assert counted_step(one, 4, 300, Kind.LIGHT).kernels == base.kernels
-    assert 9 <= counted_step(two, 1, 300, Kind.LIGHT).kernels - base.kernels <= 10
-    assert counted_step(one, 1, 300, Kind.PLAIN).kernels == base.kernels  # one draws either
-    assert counted_step(one, 1, 300, None).kernels == base.kernels  # a copy in place of the draw
+    base = counted_step(one, 1, 300)
+    assert counted_step(one, 4, 300).kernels == base.kernels
+    assert 9 <= counted_step(two, 1, 300).kernels - base.kernels <= 10
+    assert (
+        counted_step(one, 1, 300, draws=False).kernels == base.kernels
+    )  # a copy in place of the draw
     one.transformer.kernels = TORCH
-    assert counted_step(one, 1, 300, None).kernels > 2 * base.kernels
+    assert counted_step(one, 1, 300, draws=False).kernels > 2 * base.kernels
 
 
 def test_a_recorded_step_of_the_published_size_has_at_most_129_kernels() -> None:
     model = meta_model(layers=12, width=1024)
-    for kind in Kind:
-        assert counted_step(model, 1, 1088, kind).kernels <= 129
+    assert counted_step(model, 1, 1088).kernels <= 129
 
 
 def test_the_table_has_every_size_and_a_target_where_one_was_asked() -> None:
@@ -77,8 +76,8 @@ def test_the_table_has_every_size_and_a_target_where_one_was_asked() -> None:
     found = [
         (row["kernels of"], row["draw"], row["keys and values"], row["streams"]) for row in rows
     ]
-    kinds = [("torch", "not recorded"), *product(("fused",), ("plain", "light", "not recorded"))]
-    held = [(*kind, "bfloat16") for kind in kinds] + [("fused", "plain", "8 bits")]
+    kinds = [("torch", "not recorded"), *product(("fused",), ("recorded", "not recorded"))]
+    held = [(*kind, "bfloat16") for kind in kinds] + [("fused", "recorded", "8 bits")]
     assert found == [(*kind, streams) for kind in held for streams in (1, 2)]
     assert [target.what for target in targets(rows)] == ["expected codes/s, 1 streams, bfloat16"]
 

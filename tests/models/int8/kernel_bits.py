@@ -31,12 +31,12 @@ def computed() -> bytes:
         for slot, length in enumerate(lengths):
             held = torch.randn(length, CONFIG.width, generator=generator)
             counted = torch.arange(length)
-            hidden = model.transformer.extend(held, counted, cache, slot, counted)
+            hidden = model.transformer.extend(held, counted, cache, slot, counted)[0]
             parts.append(model.logits(hidden[-1:], 0))
         for _ in range(8):
             fed = torch.randn(len(lengths), CONFIG.width, generator=generator)
             positions = torch.tensor([cache.lengths[slot] for slot in range(len(lengths))])
-            hidden = model.transformer.step(fed, positions, cache, range(len(lengths)))
+            hidden = model.transformer.step(fed, positions, cache, range(len(lengths)))[0]
             parts.append(model.logits(hidden, 0))
     return b"".join(part.numpy().tobytes() for part in parts)
 

@@ -9,6 +9,7 @@ from torch import Tensor
 from models.config import ModelConfig
 from models.int8.cache import Int8Cache
 from models.int8.quantized import quantize_linears
+from models.stack.attention import attention_statistics
 from models.stack.cache import KVCache
 from models.stack.slot_cache import SlotCache
 from models.stack.transformer import Transformer
@@ -53,7 +54,7 @@ def steps(stack: Transformer, prefixes: list[Tensor], count: int) -> Tensor:
     x = torch.stack([prefix[-1] for prefix in prefixes])
     for step in range(count):
         positions = torch.tensor([len(prefix) + step for prefix in prefixes])
-        x = stack.step(x, positions, cache, slots)
+        x = stack.step(x, positions, cache, slots)[0]
         found.append(x)
     return torch.stack(found)
 
@@ -72,8 +73,8 @@ def test_a_prefill_and_steps_are_near_the_uncached_pass(stack: Transformer) -> N
     # as in float32, but far less than the rounding itself costs.
     x = noise(150, CONFIG.width)
     cache = new_cache(1)
-    found = [stack.extend(x[:30], torch.arange(30), cache, 0, torch.arange(30))]
-    found += [stack.step(x[i, None], torch.tensor([i]), cache, [0]) for i in range(30, len(x))]
+    found = [stack.extend(x[:30], torch.arange(30), cache, 0, torch.arange(30))[0]]
+    found += [stack.step(x[i, None], torch.tensor([i]), cache, [0])[0] for i in range(30, len(x))]
     expected = stack(x[None], torch.arange(len(x))[None])[0]
     assert (torch.cat(found) - expected).norm() < 5e-3 * expected.norm()
 
@@ -89,9 +90,9 @@ def test_passes_are_near_those_of_floats(activation: str, kv_heads: int) -> None
     blocks = positions // 15
 
     def run(stack: Transformer, cache: SlotCache) -> Tensor:
-        found = [stack.extend(x[:40], positions[:40], cache, 0, positions[:40])]
-        found += [stack.extend(x[40:60], positions[40:60], cache, 0, blocks[40:60])]
-        found += [stack.step(x[i, None], positions[i, None], cache, [0]) for i in range(60, 70)]
+        found = [stack.extend(x[:40], positions[:40], cache, 0, positions[:40])[0]]
+        found += [stack.extend(x[40:60], positions[40:60], cache, 0, blocks[40:60])[0]]
+        found += [stack.step(x[i, None], positions[i, None], cache, [0])[0] for i in range(60, 70)]
         return torch.cat(found)
 
     expected = run(floats, KVCache(config, 1, 70))
@@ -106,7 +107,9 @@ def test_a_query_is_told_as_it_was_asked(floats: Transformer, stack: Transformer
     found = []
     for one, cache in ((floats, KVCache(CONFIG, 1, 40)), (stack, new_cache(1, 40))):
         one.extend(x[:29], positions[:29], cache, 0, positions[:29])
-        found.append(one.step_with_attention(x[29:], positions[29:], cache, [0], [0])[1])
+        _, queries = one.step(x[29:], positions[29:], cache, [0])
+        keys = cache.keys_of(-1, 0)[None]
+        found.append(attention_statistics(queries, keys, torch.tensor([30])))
     expected, seen = found
     assert torch.allclose(seen, expected, rtol=0.05, atol=1e-3)
 
@@ -126,9 +129,9 @@ def test_a_full_slot_refuses_and_none_has_grown(stack: Transformer) -> None:
 def test_a_row_of_no_numbers_stays_one_and_its_neighbours_are_whole(stack: Transformer) -> None:
     x, cache, other = noise(3, CONFIG.width), new_cache(3), new_cache(3)
     positions, slots = torch.zeros(3, dtype=torch.int64), [0, 1, 2]
-    expected = stack.step(x, positions, other, slots)
+    expected = stack.step(x, positions, other, slots)[0]
     x[1, 7] = torch.nan
-    found = stack.step(x, positions, cache, slots)
+    found = stack.step(x, positions, cache, slots)[0]
     assert found[1].isnan().any()
     assert torch.equal(found[[0, 2]], expected[[0, 2]])
 

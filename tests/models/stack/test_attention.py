@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from models.stack.attention import attention_statistics, masked_statistics, measure
+from models.stack.attention import attention_statistics, measure
 from tests.models.stack.stacks import CONFIG
 
 GOLDEN = ("attn_entropy_bits_mean", "attn_varentropy_population", "agreement")
@@ -19,28 +19,30 @@ GOLDEN = ("attn_entropy_bits_mean", "attn_varentropy_population", "agreement")
 def test_golden_statistics(golden: Path) -> None:
     cases = json.loads((golden / "samplers" / "entropix_metrics.dev.json").read_text())["cases"]
     for case in cases:
-        found = measure(torch.tensor(case["attention_scores_last_layer_last_query"])).tolist()
+        scores = torch.tensor([case["attention_scores_last_layer_last_query"]])
+        found = measure(scores, torch.tensor(scores.shape[2:]))[:, 0].tolist()
         expected = [case["expected"][name] for name in (*GOLDEN, "interaction_strength")]
         assert found == pytest.approx(expected, rel=1e-4, abs=1e-4)
 
 
 def test_a_weight_that_underflows_counts_nothing() -> None:
-    found = measure(torch.tensor([[300.0, 0.0], [0.0, 300.0]]))
-    assert found.tolist() == pytest.approx([0, 0, 0.5, 150])
+    found = measure(torch.tensor([[[300.0, 0.0], [0.0, 300.0]]]), torch.tensor([2]))
+    assert found[:, 0].tolist() == pytest.approx([0, 0, 0.5, 150])
 
 
 def test_half_precision_keys_are_measured_in_single_precision() -> None:
-    query, keys = torch.randn(8, 8).bfloat16(), torch.randn(2, 5, 8).bfloat16()
-    low = attention_statistics([query], [keys])
-    assert torch.equal(low, attention_statistics([query.float()], [keys.float()]))
+    query, keys = torch.randn(1, 8, 8).bfloat16(), torch.randn(1, 2, 5, 8).bfloat16()
+    low = attention_statistics(query, keys, torch.tensor([5]))
+    assert torch.equal(low, attention_statistics(query.float(), keys.float(), torch.tensor([5])))
     assert low.dtype == torch.float32
 
 
 def test_attention_of_padded_rows_is_told_as_that_of_each() -> None:
-    generator, lengths = torch.Generator().manual_seed(1), [1, 17, 40]
+    generator, lengths = torch.Generator().manual_seed(1), torch.tensor([1, 17, 40])
     queries = torch.randn(3, CONFIG.heads, CONFIG.head_dim, generator=generator)
     keys = torch.randn(3, CONFIG.kv_heads, 40, CONFIG.head_dim, generator=generator)
-    found = masked_statistics(queries, keys, torch.tensor(lengths))
-    own = [rows[:, :length] for rows, length in zip(keys, lengths, strict=True)]
-    expected = attention_statistics(queries.unbind(), own)
-    torch.testing.assert_close(found, expected, atol=1e-5, rtol=0)
+    found = attention_statistics(queries, keys, lengths)
+    for row, length in enumerate(lengths):
+        part = slice(row, row + 1)
+        own = attention_statistics(queries[part], keys[part, :, :length], lengths[part])
+        torch.testing.assert_close(found[:, part], own, atol=1e-5, rtol=0)

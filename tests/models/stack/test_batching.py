@@ -38,7 +38,7 @@ def logits_of(model: Valle, rows: list[int]) -> Tensor:
     steps = []
     for step in range(3):
         positions = torch.tensor([len(held[row]) + step for row in rows])
-        hidden = model.transformer.step(fed[step, rows], positions, cache, rows)
+        hidden = model.transformer.step(fed[step, rows], positions, cache, rows)[0]
         steps.append(model.logits(hidden, 0))
     return torch.stack(steps)
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from models.cuda.kernels.operators import FUSED, TORCH
-from models.stack.attention import measure
+from models.stack.attention import attention_statistics, measure
 from models.stack.cache import KVCache
 from models.stack.paged_cache import PAGE
 from models.stack.transformer import Transformer
@@ -84,9 +84,7 @@ def test_whatever_slots_go_through_their_passes_are_those_without_a_cache(
         ranks = MASKS[mask](torch.arange(count))
         after = held[which][slot] = before.with_more(x, ranks)
         given = None if mask == "full" else ranks
-        found, queries = stack.extend_with_queries(
-            x, start + torch.arange(count), cache, slot, given, layer
-        )
+        found, queries = stack.extend(x, start + torch.arange(count), cache, slot, given, layer)
         expected = uncached(stack, after.x, after.ranks)[start:]
         torch.testing.assert_close(found, expected, atol=CLOSE, rtol=CLOSE)
         keys = cache.keys_of(layer, slot).repeat_interleave(CONFIG.heads // CONFIG.kv_heads, 0)
@@ -97,22 +95,18 @@ def test_whatever_slots_go_through_their_passes_are_those_without_a_cache(
         cache, own = caches[which], held[which]
         slots = [slot for slot in range(SLOTS) if len(own[slot].x) < ROOM and draw(3)]
         slots = data.draw(st.permutations(slots))
-        looking = [row for row in range(len(slots)) if draw(1)]
         if not slots:
             return
         x, at = vectors(len(slots), number), torch.tensor([len(own[slot].x) for slot in slots])
-        if looking:
-            found, statistics = stack.step_with_attention(x, at, cache, slots, looking)
-        else:
-            found = stack.step(x, at, cache, slots)
+        found, queries = stack.step(x, at, cache, slots)
         for row, slot in enumerate(slots):
             after = own[slot] = own[slot].with_more(x[row, None], torch.zeros(1, dtype=torch.int64))
             expected = uncached(stack, after.x, after.ranks)[-1]
             torch.testing.assert_close(found[row], expected, atol=CLOSE, rtol=CLOSE)
-            if row in looking:
-                wanted = measure(scores_of(stack, after.x, after.ranks, -1)).float()
-                one = statistics[:, looking.index(row)]
-                torch.testing.assert_close(one, wanted, atol=CLOSE, rtol=CLOSE)
+            count, keys = torch.tensor([len(after.x)]), cache.keys_of(-1, slot)[None]
+            wanted = measure(scores_of(stack, after.x, after.ranks, -1)[None], count).float()
+            one = attention_statistics(queries[row, None], keys, count)
+            torch.testing.assert_close(one, wanted, atol=CLOSE, rtol=CLOSE)
 
     def record(which: int, number: int) -> None:
         """Extend some slots at once in the shapes of a recording: padded, and a row idle."""

@@ -35,7 +35,9 @@ def test_in_8_bits_they_differ_by_what_rounding_costs(stack: Transformer) -> Non
     for cache in (eight, exact):
         stack.extend(vectors(len(at)), at, cache, 0, at)
     at = len(at) + torch.arange(FRAMES)
-    found, expected = (stack.extend(vectors(FRAMES, 9), at, one, 0, at) for one in (eight, exact))
+    found, expected = (
+        stack.extend(vectors(FRAMES, 9), at, one, 0, at)[0] for one in (eight, exact)
+    )
     assert 0 < (found - expected).abs().max() < 0.05
     keys, kept = (cache.keys_of(0, 0) for cache in (eight, exact))
     half_a_step = kept.abs().amax(-1, keepdim=True) / 127 / 2
@@ -58,11 +60,11 @@ def test_what_is_no_number_spoils_nothing_that_follows_in_its_page(
 ) -> None:
     at, cache, own = torch.arange(3), pool_of(9).new_cache(1, PAGE), KVCache(CONFIG, 1, PAGE)
     x = vectors(3).index_fill(1, torch.tensor([5]), broken)
-    assert not stack.extend(x, at, cache, 0, at).isfinite().all()
+    assert not stack.extend(x, at, cache, 0, at)[0].isfinite().all()
     cache.rewind(0, 0)
     for seed in range(3):  # the broken positions lie behind its end
         place = torch.tensor([seed])
-        found, expected = (stack.step(vectors(1, seed), place, one, [0]) for one in (cache, own))
+        found, expected = (stack.step(vectors(1, seed), place, one, [0])[0] for one in (cache, own))
         assert (found - expected).abs().max() < CLOSE
 
 

@@ -35,8 +35,9 @@ def test_golden_states_and_the_knobs_that_they_move_in_one_batch(golden: Path) -
     states = entropix.state(entropy, varentropy, DEFAULTS)
     assert [State(s).name for s in states[:, 0].tolist()] == [c["expected"]["state"] for c in cases]
     heads = attention([
-        measure(torch.tensor(case["attention_scores_last_layer_last_query"])).tolist()
+        measure(scores, torch.tensor(scores.shape[2:]))[:, 0].tolist()
         for case in cases
+        for scores in [torch.tensor([case["attention_scores_last_layer_last_query"]])]
     ])
     own = SamplingTensors(
         *(

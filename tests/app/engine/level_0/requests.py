@@ -233,7 +233,7 @@ def _step_by_step(model: Valle, prefix: Prefix, codes: Tensor) -> Tensor:
     hidden = [whole[-1:]]
     for frame, embedding in enumerate(model.embed_response(codes, 0)):
         position = torch.tensor([prefix.response_start + frame])
-        hidden.append(model.transformer.step(embedding[None], position, cache, [0]))
+        hidden.append(model.transformer.step(embedding[None], position, cache, [0])[0])
     return model.logits(torch.cat(hidden), 0)
 
 

@@ -1,7 +1,6 @@
 """Many utterances together: each has the codes that it has alone, whichever join and leave."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import pytest
@@ -140,11 +139,11 @@ def test_the_model_is_asked_how_it_attends_only_for_those_who_want_it(model, mon
     curious, plain = batch.admit(unending(model, 16)), batch.admit(unending(model, 0))
     asked = list[int]()
 
-    def note(queries: Sequence[torch.Tensor], keys: Sequence[torch.Tensor]) -> Any:
+    def note(queries: torch.Tensor, *rest: torch.Tensor) -> torch.Tensor:
         asked.append(len(queries))
-        return attention_statistics(queries, keys)
+        return attention_statistics(queries, *rest)
 
-    monkeypatch.setattr("models.stack.transformer.attention_statistics", note)
+    monkeypatch.setattr("app.engine.level_0.input_batch.attention_statistics", note)
     batch.step()
     batch.step()
     assert asked == [1]

@@ -87,7 +87,7 @@ def ar_greedy(model: Valle, prefix: Prefix, steps: int) -> tuple[list[int], Tens
         rows.append(model.logits(hidden, 0))
         ids.append(int(rows[-1].argmax()))
         embedding = model.embed_response(torch.tensor([[ids[-1]]]), 0)
-        hidden = model.transformer.step(embedding, torch.tensor([step]), cache, [0])
+        hidden = model.transformer.step(embedding, torch.tensor([step]), cache, [0])[0]
     return ids, torch.cat(rows)
 
 

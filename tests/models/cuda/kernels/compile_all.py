@@ -59,13 +59,9 @@ def kernels_of_any_weights() -> Iterator[tuple[Any, dict[str, str], dict[str, An
     state = dict.fromkeys(counts, "*i64") | {"stopped": "*i1", "begins": "*i1", "rows": "i32"}
     yield begin_kernel, state, {"PAGE": 64, "BLOCK": 128}
     yield begin_kernel, state, {"PAGE": 64, "BLOCK": 1, "rows": 1}
-    own = {"logits": "*fp32", "guidance": "*fp32", "avoid": "*fp32"}
-    own |= {"knobs": "*fp64", "results": "*fp64"}
-    own |= {"light": "*fp64", "nats": "*i64", "bias": "*fp32", "sums": "*i64"}
-    for light in (False, True):
-        yield draw_kernel, state | own, {
-            "STOP": 1024, "SIZE": 1025, "BLOCK": 2048, "LIGHT": light,
-        }  # fmt: skip
+    own = {"logits": "*fp32", "avoid": "*fp32", "knobs": "*fp64", "results": "*fp64"}
+    own |= {"nats": "*i64", "bias": "*fp32", "sums": "*i64"}
+    yield draw_kernel, state | own, {"STOP": 1024, "SIZE": 1025, "BLOCK": 2048}
 
 
 def compiled(kernel: Any, types: Mapping[str, str], constants: Mapping[str, Any], card: int) -> Any:

@@ -11,11 +11,17 @@ import torch
 pytest.importorskip("triton")
 
 from samplers.ar import plain
-from samplers.ar.plain import light_row, plain_row
 from samplers.ar.state import Host
-from samplers.knobs.params import SamplingParams
 from tests.models.cuda.kernels.cases import CLOSE, USUAL, distances, few_programs, module_of, normal
-from tests.models.cuda.kernels.test_plain import CODES, LIGHT_KNOBS, ROWS, STOP, drawn, rows_of
+from tests.models.cuda.kernels.test_plain import (
+    CODES,
+    PENALISED,
+    ROWS,
+    STOP,
+    drawn,
+    records,
+    rows_of,
+)
 
 __all__ = ["few_programs"]
 FLOAT = torch.float32
@@ -25,11 +31,9 @@ pytestmark = [
 ]
 
 
-def light_differs(module: ModuleType, device: torch.device) -> bool:
+def code_differs(module: ModuleType, device: torch.device) -> bool:
     """Return whether a code differs where nothing but penalties and the like decide."""
-    params = [SamplingParams(**knobs | {"temperature": 0.0}) for knobs in LIGHT_KNOBS]
-    knobs = torch.tensor([plain_row(one, CODES) for one in params], dtype=torch.float64)
-    light = torch.stack([light_row(one, CODES) for one in params])
+    table = records([knobs | {"temperature": 0.0} for knobs in PENALISED], 0)
     for seed in range(6):
         logits = 1.5 + normal(ROWS, CODES, seed=seed)
         logits[:, 12:] -= 9  # so that it is one of the codes that were drawn before
@@ -40,8 +44,8 @@ def light_differs(module: ModuleType, device: torch.device) -> bool:
         state.numbers[:, Host.LIMIT], state.numbers[:, Host.AVOID] = 99, -1
         state.numbers[:, Host.PARTNER] = torch.arange(ROWS)
         state.numbers[:, Host.ACTIVE] = 1
-        found = drawn(module.draw, logits, state.on(device), knobs, light)
-        expected = drawn(plain.draw, logits, state, knobs, light)
+        found = drawn(module.draw, logits, state.on(device), table)
+        expected = drawn(plain.draw, logits, state, table)
         if not torch.equal(found[:, 0], expected[:, 0]):
             return True
     return False
@@ -106,8 +110,10 @@ FAULTS = {
     "a row that does not see itself": Fault("begin", "sees + row, place + 1", "sees + row, place"),
     "a bias that is left out": Fault("draw", "x += tl.load(bias + ids, inside, 0.0)", "pass"),
     "a window one too short": Fault("draw", "back < span, -1", "back < span - 1, -1"),
-    "history of another row": Fault("draw", "codes + row * codes_stride,\n", "codes,\n"),
-    "occurrences that all count once": Fault("draw", "if tl.load(own + 3) > 0:", "if True:"),
+    "history of another row": Fault(
+        "draw", "row * SIZE, codes + row * codes_stride", "row * SIZE, codes"
+    ),
+    "occurrences that all count once": Fault("draw", "if tl.load(own + ONCE) > 0:", "if True:"),
     "sums that go on from what was there": Fault(
         "draw", "tl.store(sums + ids, tl.zeros_like(ids).to(tl.int64), inside)", "pass"
     ),
@@ -140,7 +146,7 @@ def changed(module: ModuleType, fault: Fault, folder: Path) -> ModuleType:
 
 
 def test_without_one_the_likeliest_code_is_that_of_the_sampler(device: torch.device) -> None:
-    assert not light_differs(module_of("draw"), device)
+    assert not code_differs(module_of("draw"), device)
 
 
 @pytest.mark.slow
@@ -149,7 +155,7 @@ def test_a_mistake_in_a_kernel_is_seen(name: str, tmp_path: Path, device: torch.
     fault = FAULTS[name]
     module = changed(module_of(fault.kernel), fault, tmp_path)
     if fault.kernel == "draw":
-        assert light_differs(module, device)
+        assert code_differs(module, device)
     else:
         found = distances(fault.kernel, USUAL, FLOAT, module)
         assert any(far > 10 * CLOSE[FLOAT] for far in found)

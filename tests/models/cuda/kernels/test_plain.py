@@ -1,6 +1,7 @@
-"""What kernels draw of plain and light rows is what the sampler draws, on the same table."""
+"""What kernels draw of plain rows is what the sampler draws, on the same table."""
 
 import math
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import pytest
@@ -11,16 +12,7 @@ pytest.importorskip("triton")
 
 from models.cuda.kernels import plain as kernel
 from samplers.ar import plain
-from samplers.ar.plain import (
-    Kind,
-    LightRow,
-    LightTable,
-    PlainRow,
-    kind_of,
-    light_row,
-    light_width,
-    plain_row,
-)
+from samplers.ar.plain import PlainRow, PlainTable, is_plain, plain_row, plain_width
 from samplers.ar.sampler import ArSampler
 from samplers.ar.state import Host, RowInput, SlotTable
 from samplers.knobs.params import SamplingParams
@@ -42,7 +34,7 @@ KNOBS: list[dict[str, Any]] = [
     {"top_k": 1},
     {"temperature": 1e-7, "top_k": 5000},
 ]
-LIGHT_KNOBS: list[dict[str, Any]] = [
+PENALISED: list[dict[str, Any]] = [
     {"repetition_penalty": 1.4, "repetition_penalty_mode": "signed"},
     {"logit_bias": {3: 2.0, 5: -4.0, 999: 1.0}, "ban_tokens": (7, 98), "temperature": 0.7},
     {"min_frames": 20, "temperature": 0.0},
@@ -100,14 +92,21 @@ def rows_of(seed: int, codes: int = STOP) -> State:
     return State(numbers, avoid, integers(codes, ROWS, 47), lengths, integers(4) == 0)
 
 
-def guidance() -> Tensor:
-    return torch.stack([torch.linspace(1.1, 3, ROWS), torch.linspace(0, 1, ROWS)], 1)
-
-
-def table(number: int, vocab_size: int = CODES) -> Tensor:
-    knobs = [KNOBS[(number + row) % len(KNOBS)] for row in range(ROWS)]
-    rows = [plain_row(SamplingParams(**one), vocab_size) for one in knobs]
-    return torch.tensor(rows, dtype=torch.float64)
+def records(
+    knobs: Sequence[Mapping[str, Any]], number: int, partners: Sequence[int] = range(ROWS)
+) -> Tensor:
+    """Return the records of rows of some knobs in turn; guided is who has another for a partner."""
+    return torch.stack([
+        plain_row(
+            SamplingParams(
+                **knobs[(number + row) % len(knobs)],
+                cfg_strength=1.1 + row / 4 if partner != row else 1.0,
+                cfg_rescale=row / ROWS,
+            ),
+            CODES,
+        )
+        for row, partner in enumerate(partners)
+    ])
 
 
 def logits_of(number: int, size: int = CODES) -> Tensor:
@@ -121,19 +120,12 @@ def logits_of(number: int, size: int = CODES) -> Tensor:
     return logits
 
 
-def light_params(number: int) -> list[SamplingParams]:
-    return [SamplingParams(**LIGHT_KNOBS[(number + row) % len(LIGHT_KNOBS)]) for row in range(ROWS)]
-
-
-def drawn(
-    run: Any, logits: Tensor, state: State, knobs: Tensor, light: Tensor | None = None
-) -> Tensor:
+def drawn(run: Any, logits: Tensor, state: State, knobs: Tensor) -> Tensor:
     device = state.codes.device
     results = torch.zeros(ROWS, 3, dtype=torch.float64).to(device)
     run(
-        logits.to(device), state.numbers, guidance().to(device), state.avoid, knobs.to(device),
-        state.codes, state.lengths, state.stopped, results, STOP,
-        None if light is None else light.to(device),
+        logits.to(device), state.numbers, state.avoid, knobs.to(device), state.codes,
+        state.lengths, state.stopped, results, STOP,
     )  # fmt: skip
     return results.cpu()
 
@@ -154,48 +146,36 @@ def assert_same(one: State, results: Tensor, other: State, expected: Tensor) -> 
 
 
 @pytest.mark.parametrize("seed", range(8))
-@pytest.mark.parametrize("is_light", [False, pytest.param(True, marks=pytest.mark.slow)])
-def test_rows_are_drawn_as_by_the_sampler(seed: int, is_light: bool, device: torch.device) -> None:
-    logits, params, knobs, light = logits_of(seed), light_params(seed), table(seed), None
-    if is_light:
-        knobs = torch.tensor([plain_row(one, CODES) for one in params], dtype=torch.float64)
-        light = torch.stack([light_row(one, CODES) for one in params])
-    codes = 12 if is_light else STOP
+@pytest.mark.parametrize("knobs", [KNOBS, pytest.param(PENALISED, marks=pytest.mark.slow)])
+def test_rows_are_drawn_as_by_the_sampler(seed: int, knobs: Any, device: torch.device) -> None:
+    logits, codes = logits_of(seed), 12 if knobs is PENALISED else STOP
     one, other = rows_of(seed, codes).on(device), rows_of(seed, codes)
-    found = drawn(kernel.draw, logits, one, knobs, light)
-    assert_same(one, found, other, drawn(plain.draw, logits, other, knobs, light))
+    table = records(knobs, seed, other.numbers[:, Host.PARTNER].tolist())
+    found = drawn(kernel.draw, logits, one, table)
+    assert_same(one, found, other, drawn(plain.draw, logits, other, table))
 
 
 @pytest.mark.parametrize("seed", range(8))
 def test_the_numbers_of_a_row_say_what_its_params_do(seed: int) -> None:
-    params = [SamplingParams(**KNOBS[(seed + row) % len(KNOBS)]) for row in range(4)]
-    params += light_params(seed)[:4]
-    assert {Kind.PLAIN, Kind.LIGHT} >= {*map(kind_of, params)} >= {Kind.LIGHT}
-    knobs = torch.tensor([plain_row(one, CODES) for one in params], dtype=torch.float64)
-    light = torch.stack([light_row(one, CODES) for one in params])
+    knobs = [*KNOBS, *PENALISED]
+    params = [SamplingParams(**knobs[(2 * seed + row) % len(knobs)]) for row in range(ROWS)]
+    assert all(map(is_plain, params))
+    table = torch.stack([plain_row(one, CODES) for one in params])
     sampler = ArSampler(SlotTable(ROWS, frames=40, prompt=6, vocab_size=CODES), stop_token=STOP)
     packed = SlotTable(ROWS, frames=40, prompt=6, vocab_size=CODES, device=CPU)
     for slot, one in enumerate(params):
         sampler.join([slot], RowInput(one, seed, 40, slot))
     packed.host[:] = sampler.table.host
+    packed.host[:, Host.PARTNER] = range(ROWS)
     for step in range(30):
         logits = logits_of(seed + 100 * step)
         results = torch.zeros(ROWS, 3, dtype=torch.float64)
         plain.draw(
-            logits, packed.numbers, guidance(), packed.avoid, knobs, packed.codes, packed.lengths,
-            packed.stopped, results, STOP, light,
+            logits, packed.numbers, packed.avoid, table, packed.codes, packed.lengths,
+            packed.stopped, results, STOP,
         )  # fmt: skip
         assert results[:, 0].tolist() == sampler.step(logits).tolist()
     assert torch.equal(packed.lengths, sampler.table.lengths)
-
-
-@pytest.mark.parametrize("seed", range(2))
-def test_a_plain_row_is_drawn_alike_beside_light_ones(seed: int, device: torch.device) -> None:
-    light = torch.stack([light_row(SamplingParams(), CODES)] * ROWS)
-    one, other = rows_of(seed).on(device), rows_of(seed).on(device)
-    found = drawn(kernel.draw, logits_of(seed), one, table(seed), light)
-    assert torch.equal(found, drawn(kernel.draw, logits_of(seed), other, table(seed)))
-    assert all(torch.equal(left, right) for left, right in zip(one, other, strict=True))
 
 
 def test_the_noise_has_the_same_bits(device: torch.device) -> None:
@@ -217,13 +197,15 @@ def test_the_noise_has_the_same_bits(device: torch.device) -> None:
 
 
 def test_what_is_off_changes_nothing() -> None:
-    assert plain_row(SamplingParams(), 10) == PlainRow(1.0, 10, math.inf, 0.0, 1)
-    assert plain_row(SamplingParams(top_k=50, temperature=0.0), 10).top_k == 10
-    record = light_row(SamplingParams(), 11)
-    assert len(record) == light_width(11)
-    numbers, nats, bias = LightTable.of(record[None], 11)
-    off = LightRow(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0, 0.0, 1.0)
+    record = plain_row(SamplingParams(), 11)
+    assert len(record) == plain_width(11)
+    numbers, nats, bias = PlainTable.of(record[None], 11)
     additive = float(penalties.MODES.index("additive"))
-    assert LightRow(*numbers[0].tolist()) == off._replace(mode=additive)
+    off = PlainRow(
+        1.0, 11, math.inf, 0.0, 1, 1.0, 0.0, 0.0, 0.0, additive, 0.0, 0.0, 0.0, 1.0, 0.0, 1.0
+    )
+    assert PlainRow(*numbers[0].tolist()) == off
     assert not nats.any()
     assert bias.tolist() == [[0.0] * 11]
+    table = PlainTable.of(plain_row(SamplingParams(top_k=50, temperature=0.0), 10)[None], 10)
+    assert PlainRow(*table.numbers[0].tolist()).top_k == 10
