@@ -7,19 +7,22 @@ slow all speech down by 30. Two processes share no lock (docs/results/9-every-ma
 
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import closing, contextmanager
-from typing import Any
 
 from app.engine.errors import EndedWorker
-from app.engine.worker import Worker, text_worker
+from app.engine.worker import Table, Worker, text_worker
 from models.config import ModelConfig
 from models.text import FrontEnd, TextError, Utterance
 from models.text.words import WordSpan
 
 
-def table(config: ModelConfig) -> Mapping[str, Callable[..., Any]]:
+def table(config: ModelConfig) -> Table:
     """Return the functions of the text process, for the texts of a model."""
     front_end = FrontEnd(config)
-    return {"prepared": front_end.prepared, "words": front_end.words}
+
+    def words(utterance: Utterance, language: str) -> Iterator[tuple[WordSpan, ...]]:
+        yield front_end.words(utterance, language=language)
+
+    return {"prepared": front_end.prepared, "words": words}
 
 
 class TextProcess:

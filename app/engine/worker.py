@@ -14,7 +14,7 @@ import pickle
 import signal
 import traceback
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, suppress
 from importlib import import_module
 from itertools import count
@@ -30,6 +30,9 @@ MOST_REMEMBERED = 256
 """Calls that ended the process and are refused from then on."""
 
 log = logging.getLogger(__name__)
+
+Table = Mapping[str, Callable[..., Iterable[Any]]]
+"""Functions by name; what each yields is made when it is asked for."""
 
 
 class Worker:
@@ -81,13 +84,13 @@ class Worker:
         self.load(*self._loads)
 
     def call(self, name: str, *args: object, **more: object) -> Any:
-        """Return what a function returns."""
-        with closing(Answers(self, "call", (name, args, more))) as answers:
+        """Return the first that a function yields."""
+        with closing(self.iterate(name, *args, **more)) as answers:
             return next(answers)
 
     def iterate(self, name: str, *args: object, **more: object) -> "Answers":
         """Return an iterator over what a function yields, each item made when it is asked for."""
-        return Answers(self, "iterate", (name, args, more))
+        return Answers(self, (name, args, more))
 
     def close(self) -> None:
         """End the process."""
@@ -162,8 +165,8 @@ class Answers(Iterator[Any]):
     in is given up and refused from then on: it may be the reason.
     """
 
-    def __init__(self, worker: Worker, verb: str, call: tuple[object, ...]) -> None:
-        self._worker, self._verb, self._call = worker, verb, pickle.dumps(call)
+    def __init__(self, worker: Worker, call: tuple[object, ...]) -> None:
+        self._worker, self._call = worker, pickle.dumps(call)
         self._fed: list[object] = []
         self._generation = self._key = 0  # of the process that has it
         self._given, self._ended_one = 0, False
@@ -199,7 +202,7 @@ class Answers(Iterator[Any]):
 
     def _begin(self) -> None:
         generation, self._key = self._worker.generation, self._worker.new_key()
-        self._worker.send(self._verb, self._key, self._call)
+        self._worker.send("iterate", self._key, self._call)
         for args in self._fed:
             self._worker.send("feed", self._key, args)
         self._generation = generation
@@ -220,9 +223,9 @@ class Answers(Iterator[Any]):
 class _Child:
     """What runs in the process: answers the messages of `Worker`."""
 
-    def __init__(self, make: Callable[..., Mapping[str, Callable[..., Any]]]) -> None:
+    def __init__(self, make: Callable[..., Table]) -> None:
         self._make = make
-        self._table: Mapping[str, Callable[..., Any]] = {}
+        self._table: Table = {}
         self._calls: dict[int, Any] = {}
         self._failed: dict[int, Exception] = {}  # by call; raised by its next answer
 
@@ -244,10 +247,7 @@ class _Child:
                     self._failed.pop(key, None)
                 case _:
                     name, args, more = pickle.loads(content)
-                    function = self._table[name]
-                    once = verb == "call"
-                    calls = (function(*args, **more) for _ in range(1)) if once else None
-                    self._calls[key] = calls or iter(function(*args, **more))
+                    self._calls[key] = iter(self._table[name](*args, **more))
         except Exception as error:
             if not isinstance(error, StopIteration):
                 # The traceback does not travel with an exception, its notes do.

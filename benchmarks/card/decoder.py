@@ -72,7 +72,7 @@ class Decoder:
             batch.make_room(hypothesis)
         if (arrived := batch.draw(drawn)) is not None:
             return arrived
-        batch.table.send(self._upload)  # over pages they have been sent
+        self._upload(batch.table.host)  # over pages they have been sent
         fed = batch.feed(drawn)
         return batch.fetch(fed, batch.sampler.step(fed.own), None)
 

@@ -234,13 +234,6 @@ def _attend_cost(args: Sequence[Any], made: Sequence[Tensor]) -> list[Cost]:
     return [(own + parts, operations), (parts + _size(made[0]), 0.0)]
 
 
-def _begin_cost(args: Sequence[Any], made: Sequence[Tensor]) -> list[Cost]:
-    numbers, _, *others = _tensors(args)
-    pages = others.pop()  # of which one is read
-    read = len(pages) * pages.element_size()
-    return [(read + sum(map(_size, (numbers, *others, *others, *made))), 0.0)]
-
-
 def _draw_cost(args: Sequence[Any], _: Sequence[Tensor]) -> list[Cost]:
     logits, numbers, avoid, knobs, codes = args[:5]
     read = [logits, logits, numbers, avoid, knobs, codes[:, :COUNTED_CODES]]
@@ -249,7 +242,7 @@ def _draw_cost(args: Sequence[Any], _: Sequence[Tensor]) -> list[Cost]:
 
 FUSED_COSTS: Mapping[str, Callable[[Sequence[Any], Sequence[Tensor]], list[Cost]]] = {
     "norm": _whole_cost, "gated": _whole_cost, "store": _store_cost, "attend": _attend_cost,
-    "begin": _begin_cost, "draw": _draw_cost,
+    "draw": _draw_cost,
 }  # fmt: skip
 """Of the kernels of `models.cuda.kernels`."""
 

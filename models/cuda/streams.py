@@ -4,9 +4,6 @@ Without them all threads share one stream, and a step of half a millisecond wait
 seconds of speech. On a CPU there are no streams and nothing here has an effect.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 import torch
 
 
@@ -27,19 +24,9 @@ class Work:
 
 
 def new_stream(device: torch.device) -> torch.cuda.Stream | None:
-    """Return a stream for a worker thread; None where there are none."""
-    return torch.cuda.Stream(device) if device.type == "cuda" else None  # type: ignore[no-untyped-call]
-
-
-@contextmanager
-def entered(stream: torch.cuda.Stream | None) -> Iterator[None]:
-    """Make a stream the calling thread's current one within the context.
+    """Return a stream for a worker thread, to be entered by `torch.cuda.stream`; None on a CPU.
 
     It is not synchronised with other streams: data from other threads must come by way of the host,
     and weights must be loaded before the first worker starts.
     """
-    if stream is None:
-        yield
-        return
-    with torch.cuda.stream(stream):
-        yield
+    return torch.cuda.Stream(device) if device.type == "cuda" else None  # type: ignore[no-untyped-call]

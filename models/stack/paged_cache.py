@@ -43,7 +43,7 @@ class PagePool:
             scales, as `models.cuda.kernels.reference.store` leaves them.
         values: The same.
         by_page: ``[2 * layers, pages + 1, n]``, the same memory, keys of all layers first.
-        pages: How many pages there are.
+        pages: How many pages there are, each of `page_bytes` in all layers.
         padding: The number of one more, which no sequence has: recordings write there what is not
             kept, and nobody reads it.
     """
@@ -56,6 +56,7 @@ class PagePool:
         self.keys, self.values = ([*part.unbind()] for part in held)
         self.by_page = held.view(2 * config.layers, pages + 1, -1)
         self.pages = self.padding = pages
+        self.page_bytes = page_bytes_of(config, dtype)
         self._lock = threading.Lock()
         self._free = list(range(pages))
         self._users = [0] * pages
@@ -73,11 +74,6 @@ class PagePool:
         with self._lock:
             self._count_given()
             return self._unused
-
-    @property
-    def page_bytes(self) -> int:
-        """Bytes of a page in all layers."""
-        return 2 * sum(rows.nbytes for rows in self.keys) // (self.pages + 1)
 
     @property
     def used_bytes(self) -> int:

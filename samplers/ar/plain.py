@@ -49,26 +49,28 @@ def is_plain(params: SamplingParams) -> bool:
 class PlainRow(NamedTuple):
     """The knobs of a row, each with the value that changes nothing where it is off.
 
-    A temperature of 0 is greedy, a `top_p` of infinity and a `min_p` of 0 keep all. `keep` is how
-    many codes min-p leaves at least; that and `top_k` are at most the size of the vocabulary.
+    A temperature of 0 is greedy, a `top_p` of infinity and a `min_p` of 0 keep all; `top_k` and
+    `min_tokens_to_keep` are at most the size of the vocabulary, a window of 0 counts no code, and
+    the mode is its number in `samplers.ops.penalties.MODES`. `PlainTable.nats` has the last three
+    already.
     """
 
     temperature: float
     top_k: float
     top_p: float
     min_p: float
-    keep: float
-    strength: float  # of guidance, as the next
-    rescale: float
-    least: float  # frames before which the stop is forbidden
-    window: float  # how many of the newest codes penalties count; 0 where there is none
-    mode: float  # of the repetition penalty, see `samplers.ops.penalties.apply_penalty`
-    once: float  # 1 where only the newest occurrence of a code counts for it
-    frequency: float  # nats for each occurrence
-    presence: float  # nats for any
-    factor: float  # of the repetition penalty, as the next two in `PlainTable.nats` already
-    decay: float
-    clamp: float
+    min_tokens_to_keep: float
+    cfg_strength: float
+    cfg_rescale: float
+    min_frames: float
+    repetition_penalty_window: float
+    repetition_penalty_mode: float
+    repetition_penalty_one_time: float
+    frequency_penalty: float
+    presence_penalty: float
+    repetition_penalty: float
+    repetition_penalty_decay: float
+    repetition_penalty_clamp: float
 
 
 class PlainTable(NamedTuple):
@@ -143,36 +145,6 @@ def _knob(params: SamplingParams, feature: str, neutral: float) -> float:
     return within(getattr(params, name)) if is_on(feature, params) else neutral
 
 
-def begin(
-    numbers: Tensor, codes: Tensor, lengths: Tensor, pages: Tensor, page: int
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """Tell each of B rows what the model is fed.
-
-    Args:
-        numbers: See `samplers.ar.state.SlotTable`, as the next two.
-        pages: ``[B, P]`` int64: where the positions of each row lie in the cache.
-        page: Positions of a page.
-
-    Returns:
-        ``[B]`` each: the code that a row is fed, int64; its position id; its place in the cache;
-            how many positions it sees with that; whether there is no code yet, so that what it
-            writes is overwritten, bool.
-    """
-    owner = numbers[:, Host.OWNER]
-    newest = (numbers[:, Host.PROMPTED] + lengths - 1).clamp(min=0)
-    frames = lengths.index_select(0, owner)
-    last = (frames - 1).clamp(min=0)
-    place = numbers[:, Host.PREFIX] + last
-    own = pages.gather(1, (place // page)[:, None])[:, 0]
-    return (
-        codes.gather(1, newest[:, None])[:, 0].index_select(0, owner),
-        numbers[:, Host.START] + last,
-        own * page + place % page,
-        place + 1,
-        frames == 0,
-    )
-
-
 def draw(
     logits: Tensor,
     numbers: Tensor,
@@ -222,21 +194,18 @@ def _unpacked(record: bytes, vocab_size: int) -> SamplingParams:
     packed = torch.frombuffer(bytearray(record), dtype=torch.int64)[None]
     table = PlainTable.of(packed, vocab_size)
     row, bias = PlainRow(*table.numbers[0].tolist()), table.bias[0].tolist()
+    whole = ("top_k", "min_tokens_to_keep", "min_frames", "repetition_penalty_window")
     knobs: dict[str, Any] = {
-        "temperature": row.temperature, "top_k": int(row.top_k), "top_p": min(1.0, row.top_p),
-        "min_p": row.min_p, "min_tokens_to_keep": int(row.keep),
-        "cfg_strength": row.strength, "cfg_rescale": row.rescale,
-        "min_frames": int(row.least), "repetition_penalty": row.factor,
-        "repetition_penalty_window": int(row.window),
-        "repetition_penalty_mode": penalties.MODES[int(row.mode)],
-        "repetition_penalty_one_time": bool(row.once),
-        "repetition_penalty_decay": row.decay,
-        "repetition_penalty_clamp": bool(row.clamp),
-        "frequency_penalty": row.frequency, "presence_penalty": row.presence,
+        **row._asdict(),
+        **{name: int(getattr(row, name)) for name in whole},
+        "top_p": min(1.0, row.top_p),
+        "repetition_penalty_mode": penalties.MODES[int(row.repetition_penalty_mode)],
+        "repetition_penalty_one_time": bool(row.repetition_penalty_one_time),
+        "repetition_penalty_clamp": bool(row.repetition_penalty_clamp),
         "penalty_includes_prompt": True,
         "logit_bias": {
             code: nats for code, nats in enumerate(bias) if nats and math.isfinite(nats)
         },
         "ban_tokens": tuple(code for code, nats in enumerate(bias) if nats == -math.inf),
-    }  # fmt: skip
+    }
     return SamplingParams.model_construct(**SamplingParams().model_dump() | knobs)

@@ -19,14 +19,10 @@ class StepRows:
     """B rows of a table in ascending slots, evenly spaced ones as views, others by index.
 
     Attributes:
-        lengths: ``(B,)`` int64, frames drawn; from `load` on, as the next two.
+        lengths: ``(B,)`` int64, frames drawn.
         stopped: ``(B,)`` bool, which have ended.
         limits: ``(B, 1)`` int64, how many codes each may hold.
     """
-
-    lengths: Tensor
-    stopped: Tensor
-    limits: Tensor
 
     def __init__(
         self,
@@ -58,23 +54,20 @@ class StepRows:
             for place in guided
         ]
         self._guidance = torch.tensor(knobs, device=device).unbind(1) if guided else None
-        self._version = 0
+        self._read()
 
     def load(self) -> None:
         """Read what steps and the host wrote; views are read once."""
+        if not self._even:
+            self._read()
+
+    def _read(self) -> None:
         table = self._table
-        if self._version and self._even:
-            return
         self.lengths, self.stopped = table.lengths[self._at], table.stopped[self._at]
-        if self._version != table.sent:
-            numbers = table.numbers[self._at]
-            self._keys, self._attempts = numbers[:, Host.KEY, None], numbers[:, Host.ATTEMPT, None]
-            self.limits, self._prompts = (
-                numbers[:, Host.LIMIT, None],
-                numbers[:, Host.PROMPTED, None],
-            )
-            self._avoided = numbers[:, Host.AVOID, None]
-            self._version = table.sent
+        numbers = table.numbers[self._at]
+        self._keys, self._attempts = numbers[:, Host.KEY, None], numbers[:, Host.ATTEMPT, None]
+        self._prompts, self._avoided = numbers[:, Host.PROMPTED, None], numbers[:, Host.AVOID, None]
+        self.limits = numbers[:, Host.LIMIT, None]
 
     @property
     def beam_scores(self) -> Tensor:

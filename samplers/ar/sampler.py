@@ -84,7 +84,7 @@ class ArSampler:
     def leave(self, slot: int) -> None:
         """End a row, if the slot has one."""
         if self._rows.pop(slot, None) is not None:
-            self.table.lengths[slot] = 0
+            self.table.lengths[slot] = self.table.held[slot] = 0
             self._avoiding.discard(slot)
             self._built = {slots: rows for slots, rows in self._built.items() if slot not in slots}
 

@@ -1,17 +1,16 @@
 """The state of sampling between steps: one table, a slot a row, in memory allocated once.
 
 A row has a slot from its beginning to its end and is never moved. What the host decides about it is
-a few numbers, which go up before a step if any of them changed; all else is written on the device.
+a few numbers, which go up before a step; all else is written on the device.
 What is queued runs in order, so a row that begins, goes back or becomes a copy is written between
 two steps, without waiting for them. What a row's state was at each length is kept, so that a rewind
 restores nothing.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import torch
@@ -27,9 +26,6 @@ from samplers.processors.registry import reads_runs
 NEVER = -(2**31)
 """The frame of an act that never was: longer ago than any interval."""
 
-Send = Callable[[NDArray[Any]], None]
-"""Queues a copy of the host's numbers to the device; the array may change afterwards."""
-
 
 class Host(IntEnum):
     """The columns of `SlotTable.numbers`, which the host alone writes."""
@@ -40,10 +36,7 @@ class Host(IntEnum):
     KEY = 3  # of its random stream
     PROMPTED = 4  # codes of a prompt that its penalties count
     AVOID = 5  # the frame at which `avoid` is added to its logits; -1: none
-    PREFIX = 6  # positions of the cache before its first frame
-    START = 7  # position id of its first frame
-    OWNER = 8  # the slot whose newest code it is fed: its own, but for the unconditional one
-    PARTNER = 9  # the slot of its unconditional logits; its own if it is not guided
+    PARTNER = 6  # the slot of its unconditional logits; its own if it is not guided
 
 
 @dataclass(frozen=True)
@@ -91,10 +84,10 @@ class RowInput:
 class SlotTable:
     """The state of S slots, each of up to N frames, after P codes of a prompt.
 
-    With ``shared`` a CPU reads the host's numbers where they are; else they are sent.
+    With ``shared`` a CPU reads the host's numbers where they are; else they are sent before a step.
 
     Attributes:
-        host: ``[S, len(Host)]`` int64, the host's side of `numbers`; after a change see `changed`.
+        host: ``[S, len(Host)]`` int64, the host's side of `numbers`.
         numbers: ``[S, len(Host)]`` int64.
         avoid: ``[S, V]`` float32, added to the logits of one frame.
         codes: ``[S, P + N + 1]`` int64: the prompt that penalties count, then the frames.
@@ -116,13 +109,10 @@ class SlotTable:
         shared: bool = True,
     ) -> None:
         self.host = np.zeros((slots, len(Host)), np.int64)
-        self.host[:, Host.OWNER] = self.host[:, Host.PARTNER] = range(slots)
+        self.host[:, Host.PARTNER] = range(slots)
         self.host[:, Host.AVOID] = -1
-        self._shared = shared and device.type == "cpu"
-        numbers = torch.from_numpy(self.host)
-        self.numbers = numbers if self._shared else torch.zeros_like(numbers, device=device)
-        self.version = 1  # counts the changes of `host`
-        self.sent = int(self._shared)  # the version that the device has
+        numbers, shared = torch.from_numpy(self.host), shared and device.type == "cpu"
+        self.numbers = numbers if shared else torch.zeros_like(numbers, device=device)
         self.avoid = torch.zeros(slots, vocab_size, device=device)
         self.codes = torch.zeros(slots, prompt + frames + 1, dtype=torch.int64, device=device)
         self.lengths = torch.zeros(slots, dtype=torch.int64, device=device)
@@ -158,31 +148,15 @@ class SlotTable:
             self._runs = torch.zeros_like(self.codes[:, :-1])
         return self._runs
 
-    def changed(self) -> None:
-        """Note that the host changed a number."""
-        self.version += 1
-        if self._shared:
-            self.sent = self.version
-
-    def send(self, upload: Send) -> None:
-        """Bring the host's numbers to the device, if any of them changed since they last went."""
-        if self.sent != self.version:
-            upload(self.host)
-            self.sent = self.version
-
     def activate(self, slots: Sequence[int]) -> None:
         """Have a kernel draw these rows and no others."""
-        active = np.zeros(len(self.host), np.int64)
-        active[list(slots)] = 1
-        if not np.array_equal(active, self.host[:, Host.ACTIVE]):
-            self.host[:, Host.ACTIVE] = active
-            self.changed()
+        self.host[:, Host.ACTIVE] = 0
+        self.host[slots, Host.ACTIVE] = 1
 
     def write_avoid(self, slot: int, frame: int, nats: Tensor) -> None:
         """Have ``(V,)`` nats added to the logits of one frame of a row."""
         self.avoid[slot] = nats.to(self.avoid.device, non_blocking=True)
         self.host[slot, Host.AVOID] = frame
-        self.changed()
 
     def begin(self, slot: int, row: RowInput, key: int) -> None:
         """Write what a row begins with: every column, so that nothing of the last one is left."""
@@ -209,7 +183,6 @@ class SlotTable:
         numbers[Host.ACTIVE], numbers[Host.KEY], numbers[Host.LIMIT] = 1, key, row.max_frames
         numbers[Host.ATTEMPT] = 0 if drawn is None else drawn.attempts
         numbers[Host.PROMPTED], numbers[Host.AVOID] = row.prompted, -1
-        self.changed()
 
     def rewind(self, slot: int, row: RowInput, length: int) -> None:
         """Shorten a row to its first ``length`` codes; a row that has ended goes on."""
@@ -217,7 +190,6 @@ class SlotTable:
         self.held[slot] = length
         self.host[slot, Host.ATTEMPT] += 1
         self.host[slot, Host.AVOID] = -1
-        self.changed()
         if row.tracks_runs:
             self._count_runs(slot, row.prompted + length)
 
@@ -242,7 +214,6 @@ class SlotTable:
         self.host[list(targets), : Host.AVOID] = numbers
         for slot, bound in zip(targets, held, strict=True):
             self.held[slot] = bound
-        self.changed()
 
     def fork(self, slot: int, row: RowInput, code: int, length: int, key: int) -> None:
         """Give a copy of a row that holds ``length`` codes another last one, and other noise."""
@@ -250,7 +221,6 @@ class SlotTable:
         self.lengths[slot], self.stopped[slot] = length, False
         self.held[slot] = length
         self.host[slot, Host.KEY], self.host[slot, Host.AVOID] = key, -1
-        self.changed()
         if row.tracks_runs:
             self._count_runs(slot, row.prompted + length)
 

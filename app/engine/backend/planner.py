@@ -29,7 +29,7 @@ from app.engine.voices import Voices
 from app.storage.dictionary_files import DEFAULT
 from models.checkpoints import CheckpointError, SpeechModel
 from models.cuda.graphs import alone
-from models.cuda.streams import entered, new_stream
+from models.cuda.streams import new_stream
 from models.text import FrontEnd, TextError, Utterance
 from models.text.pronunciations import PronunciationError
 from models.text.words import WordSpan
@@ -184,7 +184,7 @@ class Planner:
         rate_hz = self._codec.config.sample_rate_hz
         samples = soxr.resample(recording.samples, recording.rate_hz, rate_hz)
         device = self._codec.quantizer.codebooks.device
-        with alone(self._device), entered(self._stream):
+        with alone(self._device), torch.cuda.stream(self._stream):
             codes = self._codec.encode(torch.from_numpy(samples.astype(np.float32)).to(device))
             return codes.cpu().numpy().astype(np.int16)
 
@@ -219,7 +219,7 @@ class Planner:
 
     def _prompt(self, voice: Voice) -> Tensor | None:
         """Return the prompt codes ``[Tp, K]`` of a voice, complete for every CUDA stream."""
-        with alone(self._device), entered(self._stream):
+        with alone(self._device), torch.cuda.stream(self._stream):
             prompt = self._prompts.of(voice)
             if prompt is not None and prompt.is_cuda:
                 torch.cuda.current_stream(prompt.device).synchronize()

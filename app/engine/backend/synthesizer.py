@@ -44,7 +44,7 @@ from models.checkpoints import SpeechModel
 from models.codecs.shipped_codes import codec_digest
 from models.codecs.silence import known_silence
 from models.cuda.graphs import LOW_PRIORITY, Record, Recorder, alone, as_it_is
-from models.cuda.streams import entered, new_stream
+from models.cuda.streams import new_stream
 from models.placement import Residence
 from models.prefix_cache import PrefixCache
 from models.stack.paged_cache import PagePool
@@ -163,7 +163,7 @@ class Synthesizer:
 
     def sound_context(self) -> AbstractContextManager[None]:
         """Return the context of a CUDA stream for the sound, so that it never delays a step."""
-        return entered(new_stream(self._device))
+        return torch.cuda.stream(new_stream(self._device))
 
     def unload(self, is_idle: Callable[[], bool]) -> None:
         """Move the weights off a GPU; the next `plan` or `replay` moves them back."""

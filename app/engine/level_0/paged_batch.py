@@ -12,6 +12,7 @@ from typing import ClassVar
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from app.engine.level_0.hypothesis import Hypothesis
@@ -68,8 +69,12 @@ class PagedBatch(InputBatch):
         self._logits = torch.zeros(slots, vocab_size, device=device)
         self._attention = torch.zeros(4, slots, device=device)
         self._results = torch.zeros(slots, RESULTS, dtype=torch.float64, device=device)
-        self._send_numbers, self._send_pages = (
-            Upload(one).send for one in (self.table.numbers, self._pages)
+        # Of each row: positions of its prefix, position id of its first frame, and the slot whose
+        # newest code it is fed: its own, but for that without the text.
+        self._rows_of = np.array([[0] * slots, [0] * slots, range(slots)])
+        self._places = torch.zeros(5, slots, dtype=torch.int64, device=device)  # see `_placing`
+        self._send_numbers, self._send_pages, self._send_places = (
+            Upload(one).send for one in (self.table.numbers, self._pages, self._places)
         )
         self._download = Download(self._results)
         nothing = self._index([])
@@ -148,12 +153,9 @@ class PagedBatch(InputBatch):
         super()._enter(hypothesis)
         params, host, slot = hypothesis.inputs.params, self.table.host, hypothesis.slot
         for condition in hypothesis.conditions:
-            numbers = host[condition.slot]
-            numbers[Host.PREFIX], numbers[Host.START] = condition.length, condition.start
-            numbers[Host.OWNER] = slot
+            self._rows_of[:, condition.slot] = condition.length, condition.start, slot
             self._moved(condition.slot)
         host[slot, Host.PARTNER] = hypothesis.partner
-        self.table.changed()
         if self._drawing and is_plain(params):
             self._plain.add(hypothesis)
             record = plain_row(params, self.sampler.vocab_size)
@@ -166,11 +168,9 @@ class PagedBatch(InputBatch):
         for condition in hypothesis.conditions:
             slot = condition.slot
             self.pages[slot] = self._padding
-            numbers = self.table.host[slot]
-            numbers[Host.PREFIX] = numbers[Host.START] = 0
-            numbers[Host.OWNER] = numbers[Host.PARTNER] = slot
+            self._rows_of[:, slot] = 0, 0, slot
+            self.table.host[slot, Host.PARTNER] = slot
         self._new_pages = True
-        self.table.changed()
 
     def _moved(self, slot: int) -> None:
         """Read the pages of a slot anew."""
@@ -187,15 +187,38 @@ class PagedBatch(InputBatch):
     def _play(self, play: Play | None, hypotheses: Sequence[Hypothesis]) -> None:
         """Bring what the host changed to the device, and play a step of some hypotheses."""
         assert play is not None, "the batch is closed"
-        self.table.send(self._send_numbers)
+        self._send_numbers(self.table.host)
         if self._new_pages:
             self._send_pages(self.pages)
             self._new_pages = False
+        self._send_places(self._placing())
         play()
         for one in hypotheses:
             if not one.idle and (frames := self.table.held[one.slot]):
                 for condition in one.conditions:
                     self.cache.lengths[condition.slot] = condition.length + frames
+
+    def _placing(self) -> NDArray[np.int64]:
+        """Return ``[5, S]``: what the rows are fed in the next step.
+
+        Where in the table's codes the newest is, its position id, where it is stored among the
+        positions of all pages, how many positions it sees, and whether there is none yet: what such
+        a row writes is overwritten by its first frame. A row that has ended unknown to the host
+        writes behind its end.
+        """
+        prefix, start, owner = self._rows_of
+        frames = np.array(self.table.held)[owner]
+        last = np.maximum(frames - 1, 0)
+        newest = np.maximum(self.table.host[owner, Host.PROMPTED] + frames - 1, 0)
+        place = prefix + last
+        page = self.pages[range(len(place)), place // PAGE]
+        return np.stack([
+            owner * self.table.codes.shape[1] + newest,
+            start + last,
+            page * PAGE + place % PAGE,
+            place + 1,
+            frames == 0,
+        ])
 
     def _arrival(self, rows: Sequence[int], places: Sequence[int]) -> Callable[[], Arrived]:
         """Return what gives some rows of the results; ``places`` are those that may be invalid."""
@@ -222,12 +245,12 @@ class PagedBatch(InputBatch):
 
     def _run(self, rows: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Return logits, the last layer's queries, what is seen, and which of some rows begin."""
-        table, pages = self.table, self._pages[:rows]
-        # A row without frames is not fed: what it writes is overwritten by its first frame.
-        code, positions, places, seen, begins = self._kernels.of("begin")(
-            table.numbers[:rows], table.codes[:rows], table.lengths[:rows], pages, PAGE
+        newest, positions, places, seen, _ = self._places[:, :rows]
+        begins = self._places[4, :rows].view(torch.bool)[::8]  # the lowest of eight bytes
+        code = self.table.codes.view(-1).index_select(0, newest)
+        placed = Placed(
+            self._passes.rotations[positions], places, seen[:, None], self._pages[:rows]
         )
-        placed = Placed(self._passes.rotations[positions], places, seen[:, None], pages)
         hidden, queries = self._passes.run(self.model.embed_response(code[:, None], 0), placed)
         hidden = torch.where(begins[:, None], self.first_hidden[:rows], hidden)
         return self.model.logits(hidden, 0), queries, seen, begins

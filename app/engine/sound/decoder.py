@@ -58,23 +58,21 @@ class SoundDecoder:
         ``heard`` is how many levels its codes have, if all of them are kept ones.
         """
         with alone(self._device):
-            return self._begin(inputs, heard)
-
-    def _begin(self, inputs: UtteranceInput, heard: int | None) -> SoundUtterance:
-        started_s = perf_counter()
-        self.allocate()
-        speech, prefixes = self._speech, self._prefixes
-        stream = self._stream_for(inputs)
-        recorded = None if stream is None else self.recorded
-        read = None if self.recorded is None else self.recorded.prefixes
-        codebooks = speech.codec.quantizer.codebooks
-        levels = Levels(speech.model, codebooks, inputs, prefixes, read, heard)
-        alignment = UtteranceAlignment(speech.model, inputs, prefixes) if inputs.aligned else None
-        utterance = SoundUtterance(speech, levels, alignment, lambda one: self._make([one]), stream)
-        if recorded is not None and stream is not None:
-            weakref.finalize(utterance, recorded.streams.give, stream)
-        utterance.spent_s = perf_counter() - started_s
-        return utterance
+            started_s = perf_counter()
+            self.allocate()
+            speech, prefixes, recorded = self._speech, self._prefixes, self.recorded
+            read = None if recorded is None else recorded.prefixes
+            codebooks = speech.codec.quantizer.codebooks
+            levels = Levels(speech.model, codebooks, inputs, prefixes, read, heard)
+            aligned = UtteranceAlignment(speech.model, inputs, prefixes) if inputs.aligned else None
+            utterance = SoundUtterance(speech, levels, aligned, self._make)
+            vocos = isinstance(speech.decoder, Vocos)
+            if recorded is not None and not vocos and inputs.positions <= recorded.columns:
+                utterance.stream = recorded.streams.take()
+                if utterance.stream is not None:
+                    weakref.finalize(utterance, recorded.streams.give, utterance.stream)
+            utterance.spent_s = perf_counter() - started_s
+            return utterance
 
     @property
     def chunks_at_once(self) -> int:
@@ -120,17 +118,10 @@ class SoundDecoder:
     def close(self) -> None:
         """Do nothing: what is held here is garbage collected."""
 
-    def _make(self, utterances: Sequence[SoundUtterance]) -> None:
+    def _make(self, utterance: SoundUtterance) -> None:
         with alone(self._device):
-            if not self.make_together(utterances):
-                utterances[0].make()
-
-    def _stream_for(self, inputs: UtteranceInput) -> int | None:
-        """Return a stream of the recording; None if the utterance is made by itself."""
-        recorded = self.recorded
-        if recorded is None or isinstance(self._speech.decoder, Vocos):
-            return None
-        return recorded.streams.take() if inputs.positions <= recorded.columns else None
+            if not self.make_together([utterance]):
+                utterance.make()
 
     def allocate(self) -> None:
         """Get the pool, and make what is recorded over it, where they are wanted and not there."""

@@ -6,7 +6,7 @@ long (docs/results/5-engine.md). Two processes share no lock. The process loads 
 and computes the same bits.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from typing import Any
 
@@ -16,11 +16,11 @@ from app.engine.errors import GenerationFailed
 from app.engine.job import Samples
 from app.engine.sound.decoder import SoundDecoder
 from app.engine.utterance import UtteranceInput
-from app.engine.worker import Answers, Worker
+from app.engine.worker import Answers, Table, Worker
 from models.checkpoints import SpeechModel
 
 
-def table(load: Callable[[], SpeechModel]) -> Mapping[str, Callable[..., Any]]:
+def table(load: Callable[[], SpeechModel]) -> Table:
     """Return the functions of the sound process.
 
     Raises:

@@ -84,9 +84,9 @@ class SoundUtterance(Iterator[Decoded]):
         levels: Levels,
         alignment: UtteranceAlignment | None,
         make: Callable[["SoundUtterance"], object],
-        stream: int | None = None,
     ) -> None:
-        self.levels, self.stream, self.spent_s = levels, stream, 0.0
+        self.levels, self.spent_s = levels, 0.0
+        self.stream: int | None = None
         self._alignment, self._make = alignment, make
         self._block = speech.model.config.block_frames
         self._decoder = ChunkDecoder(speech.decoder, self._block)

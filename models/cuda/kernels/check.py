@@ -150,19 +150,12 @@ def inputs_of(
             for rows in (pool, in_8_bits(pool)):
                 yield queries, *rows, seen, each_once(sequences, held)
 
-    def rows() -> tuple[Tensor, Tensor, Tensor]:
-        """Return numbers, codes and lengths of some rows."""
+    def draw() -> Iterator[Given]:
+        size = config.codes + 1
         numbers = whole(_ROWS, _ROWS, len(Host))
         numbers[:, Host.LIMIT], numbers[:, Host.KEY] = 99, whole(2**62, _ROWS)
         numbers[:, Host.ACTIVE] = 1
-        return numbers, whole(config.codes, _ROWS, 100), torch.tensor((95, 0, 30)).to(device)
-
-    def begin() -> Iterator[Given]:
-        yield *rows(), whole(99, _ROWS, 1 + 99 // PAGE), PAGE
-
-    def draw() -> Iterator[Given]:
-        size = config.codes + 1
-        numbers, codes, lengths = rows()
+        codes, lengths = whole(config.codes, _ROWS, 100), torch.tensor((95, 0, 30)).to(device)
         logits, avoid = (normal(_ROWS, size, dtype=torch.float32) for _ in range(2))
         changed = codes, lengths, whole(3, _ROWS) == 0
         results = torch.zeros(_ROWS, 3, dtype=torch.float64, device=device)
@@ -172,10 +165,7 @@ def inputs_of(
             plain = torch.stack(records).to(device)
             yield 3 * logits, numbers, avoid, plain, *changed, results, config.stop_token
 
-    return {
-        "norm": norm, "gated": gated, "store": store, "attend": attend, "begin": begin,
-        "draw": draw,
-    }  # fmt: skip
+    return {"norm": norm, "gated": gated, "store": store, "attend": attend, "draw": draw}
 
 
 def _tensors(values: Sequence[Any]) -> Iterator[Tensor]:

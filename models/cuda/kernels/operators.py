@@ -10,7 +10,6 @@ from importlib import import_module
 from typing import Any, Final
 
 import torch
-from torch import Tensor
 from torch._library.custom_ops import CustomOpDef, custom_op
 
 from models.cuda.kernels import reference
@@ -18,7 +17,7 @@ from samplers.ar import plain
 
 MODULES: Final = {
     "norm": "layers", "gated": "layers", "store": "layers", "attend": "attention",
-    "begin": "plain", "draw": "plain",
+    "draw": "plain",
 }  # fmt: skip
 """The module of each kernel, which imports Triton."""
 
@@ -47,12 +46,6 @@ def _operator(name: str, result: Callable[..., object], mutates: Sequence[str] =
     return operator
 
 
-def _begun(*given: Any) -> tuple[Tensor, ...]:
-    lengths = given[2]
-    found = [torch.empty_like(lengths) for _ in range(4)]
-    return (*found, torch.empty_like(lengths, dtype=torch.bool))
-
-
 norm = _operator("norm", lambda x, *_: torch.empty_like(x))
 gated = _operator("gated", lambda both, _: both.new_empty(len(both), both.shape[1] // 2))
 store = _operator(
@@ -63,7 +56,6 @@ store = _operator(
     ("keys", "values"),
 )
 attend = _operator("attend", lambda queries, *_: torch.empty_like(queries).flatten(1))
-begin = _operator("begin", _begun)
 draw = _operator("draw", lambda *_: None, ("codes", "lengths", "stopped", "results"))
 
 

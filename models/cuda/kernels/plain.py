@@ -1,4 +1,4 @@
-"""The step around the stack for plain rows, in two kernels. Imports Triton.
+"""The draw of plain rows in one kernel. Imports Triton.
 
 The filters need no sorted logits: each keeps what reaches a floor, and a floor is found by dividing
 the range of float32 numbers by four, 16 times; they are ordered as the integers of their bits are.
@@ -19,10 +19,7 @@ from samplers.ops.temperature import COLDEST, LARGEST
 
 ACTIVE, LIMIT, AVOID = (tl.constexpr(int(one)) for one in (Host.ACTIVE, Host.LIMIT, Host.AVOID))
 KEY, ATTEMPT, PARTNER = (tl.constexpr(int(one)) for one in (Host.KEY, Host.ATTEMPT, Host.PARTNER))
-PROMPTED, PREFIX, START = (
-    tl.constexpr(int(one)) for one in (Host.PROMPTED, Host.PREFIX, Host.START)
-)
-OWNER, NUMBERS = tl.constexpr(int(Host.OWNER)), tl.constexpr(len(Host))
+PROMPTED, NUMBERS = tl.constexpr(int(Host.PROMPTED)), tl.constexpr(len(Host))
 
 TEMPERATURE, TOP_K, TOP_P, MIN_P, KEEP, STRENGTH, RESCALE, LEAST, SPAN = (
     tl.constexpr(column) for column in range(9)
@@ -48,29 +45,6 @@ ROUNDS = tl.constexpr(16)
 """In which the floor of a filter is found, two bits of its 32 in each."""
 
 _WARPS = 8
-
-
-@triton.jit
-def begin_kernel(
-    numbers, codes, lengths, pages, fed, positions, places, sees, begins, rows,
-    codes_stride, pages_stride, PAGE: tl.constexpr, BLOCK: tl.constexpr,
-):  # fmt: skip
-    """Tell all rows what they are fed, in one program."""
-    row = tl.arange(0, BLOCK)
-    real = row < rows
-    own = numbers + row * NUMBERS
-    owner = tl.load(own + OWNER, real, 0)
-    frames = tl.load(lengths + owner, real, 0)
-    newest = tl.load(numbers + owner * NUMBERS + PROMPTED, real, 0) + frames - 1
-    code = tl.load(codes + owner * codes_stride + tl.maximum(newest, 0), real, 0)
-    last = tl.maximum(frames - 1, 0)
-    tl.store(fed + row, code, real)
-    tl.store(positions + row, tl.load(own + START, real, 0) + last, real)
-    place = tl.load(own + PREFIX, real, 0) + last
-    page = tl.load(pages + row * pages_stride + place // PAGE, real, 0)
-    tl.store(places + row, page * PAGE + place % PAGE, real)
-    tl.store(sees + row, place + 1, real)
-    tl.store(begins + row, frames == 0, real)
 
 
 @triton.jit
@@ -292,20 +266,6 @@ def draw_kernel(
     tl.store(results + row * 3, code.to(tl.float64))
     tl.store(results + row * 3 + 1, log_prob.to(tl.float64))
     tl.store(results + row * 3 + 2, broken.to(tl.float64))
-
-
-def begin(
-    numbers: Tensor, codes: Tensor, lengths: Tensor, pages: Tensor, page: int
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """As `samplers.ar.plain.begin`."""
-    rows = len(lengths)
-    fed, positions, places, sees = (torch.empty_like(lengths) for _ in range(4))
-    begins = torch.empty_like(lengths, dtype=torch.bool)
-    begin_kernel[(1,)](
-        numbers, codes, lengths, pages, fed, positions, places, sees, begins, rows,
-        codes.stride(0), pages.stride(0), page, triton.next_power_of_2(rows),
-    )  # fmt: skip
-    return fed, positions, places, sees, begins
 
 
 def draw(logits: Tensor, numbers: Tensor, avoid: Tensor, knobs: Tensor, *state: Any) -> None:

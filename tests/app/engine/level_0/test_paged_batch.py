@@ -17,7 +17,6 @@ from app.engine.level_0.input_batch import InputBatch
 from app.engine.level_0.paged_batch import PagedBatch
 from app.engine.level_0.runner import ArRunner
 from models.cuda.graphs import Record, Recorder, as_it_is
-from models.cuda.kernels import operators
 from models.cuda.kernels.operators import FUSED, TORCH
 from models.cuda.transfers import Download
 from models.stack.paged_cache import PagedCache, PagePool
@@ -243,6 +242,11 @@ def _new_buffer(right: Any, feed: PagedBatch, *args: Any, **kwargs: Any) -> None
     feed.plain, feed.first_hidden = feed.plain.clone(), feed.first_hidden.clone()
 
 
+def _first_places(right: Any, feed: PagedBatch) -> Any:
+    vars(feed).setdefault("first", right(feed))
+    return vars(feed)["first"]
+
+
 def _stale_row(right: Any, table: SlotTable, slot: int, *args: Any) -> None:
     length = table.lengths[slot].clone()
     right(table, slot, *args)
@@ -277,7 +281,7 @@ def _page_of_two(right: Any, cache: PagedCache, slot: int, source: PagedCache, *
 
 
 def _unsent_pages(right: Any, feed: PagedBatch, *args: Any) -> None:
-    feed._new_pages &= feed.table.sent != feed.table.version
+    feed._new_pages &= not feed.table.lengths.any()
     right(feed, *args)
 
 
@@ -286,11 +290,7 @@ def _result_in_a_temporary(_: Any, feed: PagedBatch, rows: int) -> None:
 
 
 FAULTS = {
-    "the number of frames is the host's": Fault(
-        operators, "begin", lambda right, numbers, codes, lengths, *rest: right(
-            numbers, codes, torch.zeros_like(lengths), *rest
-        ),
-    ),
+    "a step is fed what the first was": Fault(PagedBatch, "_placing", _first_places),
     "the host writes into another table than the recorded one": Fault(
         PagedBatch, "__init__", _new_buffer
     ),
@@ -311,7 +311,7 @@ FAULTS = {
         PagedBatch, "_leave", _writes_on
     ),
     "two rows write to a page that is not full": Fault(PagedCache, "_copy", _page_of_two),
-    "the table of pages goes up only with the rows' numbers": Fault(
+    "the table of pages goes up only before the first frame": Fault(
         PagedBatch, "_play", _unsent_pages
     ),
     "the logits are left where the next has its temporaries": Fault(

@@ -22,7 +22,7 @@ from triton.compiler import ASTSource
 
 from models.cuda.kernels.attention import attend_kernel, combine_kernel
 from models.cuda.kernels.layers import gated_kernel, norm_kernel, store_kernel
-from models.cuda.kernels.plain import ROUNDS, begin_kernel, draw_kernel
+from models.cuda.kernels.plain import ROUNDS, draw_kernel
 
 CUOBJDUMP = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
 TURING, AMPERE, HOPPER, BLACKWELL = 75, 80, 90, 100
@@ -55,12 +55,9 @@ def kernels(kind: str) -> Iterator[tuple[Any, dict[str, str], dict[str, Any]]]:
 
 def kernels_of_any_weights() -> Iterator[tuple[Any, dict[str, str], dict[str, Any]]]:
     """Yield likewise the kernels that read and write numbers of one type alone."""
-    counts = ("numbers", "codes", "lengths", "pages", "fed", "positions", "places", "sees")
-    state = dict.fromkeys(counts, "*i64") | {"stopped": "*i1", "begins": "*i1", "rows": "i32"}
-    yield begin_kernel, state, {"PAGE": 64, "BLOCK": 128}
-    yield begin_kernel, state, {"PAGE": 64, "BLOCK": 1, "rows": 1}
+    counts = ("numbers", "codes", "lengths", "nats", "sums")
+    state = dict.fromkeys(counts, "*i64") | {"stopped": "*i1", "bias": "*fp32"}
     own = {"logits": "*fp32", "avoid": "*fp32", "knobs": "*fp64", "results": "*fp64"}
-    own |= {"nats": "*i64", "bias": "*fp32", "sums": "*i64"}
     yield draw_kernel, state | own, {"STOP": 1024, "SIZE": 1025, "BLOCK": 2048}
 
 

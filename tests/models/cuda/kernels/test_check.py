@@ -50,7 +50,7 @@ def test_positions_are_shared_out_only_where_a_card_would_idle(
 
 def test_where_all_compute_the_same_all_are_fused() -> None:
     assert usable(USUAL, CPU) == FUSED
-    assert str(FUSED) == "fused: norm, gated, store, attend, begin, draw"
+    assert str(FUSED) == "fused: norm, gated, store, attend, draw"
     assert str(TORCH) == "fused: none"
 
 
@@ -82,7 +82,7 @@ def test_one_that_computes_something_else_is_left_to_torch(monkeypatch: pytest.M
     for own in (attend, draw, store):
         monkeypatch.setattr(operators, own.__name__, own)
     kernels = usable(USUAL, CPU)
-    assert kernels.fused == {"norm", "gated", "begin"}
+    assert kernels.fused == {"norm", "gated"}
     assert "of the largest entry, of [128, 6, 10]" in kernels.failed["attend"]
 
 

@@ -104,10 +104,6 @@ FAULTS = {
     "a rotation backwards": Fault("store", "wide * cos - other * sin", "wide * cos + other * sin"),
     "infinity that is stored": Fault("store", '< float("inf")', '<= float("inf")'),
     "values over keys": Fault("store", "_store_heads(values,", "_store_heads(keys,"),
-    "a row that writes to its first page": Fault(
-        "begin", "pages_stride + place // PAGE", "pages_stride"
-    ),
-    "a row that does not see itself": Fault("begin", "sees + row, place + 1", "sees + row, place"),
     "a bias that is left out": Fault("draw", "x += tl.load(bias + ids, inside, 0.0)", "pass"),
     "a window one too short": Fault("draw", "back < span, -1", "back < span - 1, -1"),
     "history of another row": Fault(

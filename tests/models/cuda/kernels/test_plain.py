@@ -84,7 +84,6 @@ def rows_of(seed: int, codes: int = STOP) -> State:
         Host.ACTIVE: integers(4) > 0, Host.ATTEMPT: integers(3), Host.LIMIT: 10 + integers(40),
         Host.KEY: torch.tensor([stream_key(seed, row, 0) for row in range(ROWS)]),  # type: ignore[arg-type]
         Host.PROMPTED: integers(6), Host.AVOID: torch.where(integers(2) > 0, lengths, -1),
-        Host.PREFIX: integers(50), Host.START: integers(50), Host.OWNER: integers(ROWS),
         Host.PARTNER: integers(ROWS),
     }  # fmt: skip
     numbers = torch.stack([columns[column].long() for column in Host], 1)
