@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from models.config import ModelConfig
-from models.cuda.graphs import WARM_UPS, Play, Record
+from models.cuda.graphs import Play, Record
 from models.cuda.transfers import Upload
 from models.prefix import MARKS, Prefix
 from models.prefix_cache import one_by_one
@@ -70,8 +70,6 @@ class RecordedPrefixes:
         pool: PagePool,
         levels: Sequence[int],
         record: Record,
-        *,
-        warm_ups: int = WARM_UPS,
     ) -> None:
         config, weight = model.config, model.separator
         self._model, self._levels = model, [*levels]
@@ -93,9 +91,7 @@ class RecordedPrefixes:
         self._queries = weight.new_zeros(rows, config.heads, config.head_dim)
         # Largest first: the others then find all the memory that they need in the shared pool.
         self._plays: dict[tuple[bool, int], Play] = {
-            (with_prompt, length): record(
-                self._function(length, with_prompt=with_prompt), warm_ups=warm_ups
-            )
+            (with_prompt, length): record(self._function(length, with_prompt=with_prompt))
             for with_prompt, lengths in self._lengths.items()
             for length in reversed(lengths)
         }

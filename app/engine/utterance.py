@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Self
 
 import torch
 from torch import Tensor
@@ -64,6 +65,12 @@ class UtteranceInput:
     aligned: bool = False
     kept: KeptFrames | None = None  # its first frames, of an earlier take; None: all are drawn
 
+    @classmethod
+    def known(cls, codes: Tensor) -> Self:
+        """Return an utterance of which all codes ``[T, K]`` int64 are known, and no text."""
+        params = SamplingParams(nar_levels=0)
+        return cls([BOS_ID, EOS_ID], params, 0, 0, len(codes), kept=KeptFrames(codes))
+
     @property
     def silent_codes(self) -> Sequence[int]:
         """The codes of silence; empty if none are known."""
@@ -98,6 +105,10 @@ class UtteranceInput:
         if is_guided(self.params):
             prefixes.append(self._begun(model, self.null_prefix(model, 0)))
         return prefixes
+
+    def ar_positions(self, model: Valle) -> int:
+        """Return the most positions that level 0 of it takes in one sequence."""
+        return max(map(len, self.ar_prefixes(model))) + self.max_frames
 
     def ar_prefix(self, model: Valle) -> Prefix:
         """Return the first of `ar_prefixes`."""

@@ -108,7 +108,7 @@ def chunk(device: torch.device, *, tiny: bool) -> tuple[list[TableRow], list[Tar
 
     def record(speech: SpeechModel, pool: PagePool) -> RecordedChunks:
         sizes = ChunkSizes(rows=(streams,), columns=512)
-        return RecordedChunks(speech, pool, Recorder(device).record, sizes, warm_ups=1)
+        return RecordedChunks(speech, pool, Recorder(device, warm_ups=1).record, sizes)
 
     pool = make_pool(speech.model, POOL_BYTES)
     recorded = SoundDecoder(speech, lambda: pool, record)

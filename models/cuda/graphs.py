@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 Play = Callable[[], None]
 """Replays a function's work; results are in the tensors that it writes to."""
 
-Record = Callable[..., Play]
+Record = Callable[[Play], Play]
 """`Recorder.record`."""
 
 WARM_UPS = 3
@@ -35,7 +35,7 @@ def alone(device: torch.device) -> AbstractContextManager[object]:
     return _DEVICE if device.type == "cuda" else nullcontext()
 
 
-def as_it_is(function: Play, *, warm_ups: int = 0) -> Play:  # noqa: ARG001  # as a recorder's
+def as_it_is(function: Play) -> Play:
     """Return a function itself: it is called where another would be replayed."""
     return function
 
@@ -46,12 +46,19 @@ class Recorder:
     No temporary outlives a call: results must be written to tensors allocated outside, and all
     graphs of one recorder be replayed on one stream. One of high priority goes before others.
 
+    Args:
+        warm_ups: How often a function is called first, as libraries initialise themselves in their
+            first call, which cannot be captured. It is then replayed once, too; its writes must be
+            harmless.
+
     Attributes:
         failed: Why some functions could not be captured.
     """
 
-    def __init__(self, device: torch.device, *, priority: int = HIGH_PRIORITY) -> None:
-        self._device, self.failed = device, list[str]()
+    def __init__(
+        self, device: torch.device, *, priority: int = HIGH_PRIORITY, warm_ups: int = WARM_UPS
+    ) -> None:
+        self._device, self._warm_ups, self.failed = device, warm_ups, list[str]()
         # One stream, ever: torch hands out 32 in turn, and the next could be another thread's.
         self._stream: torch.cuda.Stream | None = None
         if device.type == "cuda":
@@ -60,26 +67,21 @@ class Recorder:
                 device, priority=priority
             )
 
-    def record(self, function: Play, *, warm_ups: int = 0) -> Play:
+    def record(self, function: Play) -> Play:
         """Capture a function and return what replays it; capturing itself runs nothing.
 
-        What cannot be captured, twice, is returned as it is: it is then launched as usual.
-
-        Args:
-            function: On a CPU it is returned as it is.
-            warm_ups: How often to call it first, as libraries initialise themselves in their first
-                call, which cannot be captured. It is then replayed once, too; its writes must be
-                harmless.
+        What cannot be captured, twice, is returned as it is: it is then launched as usual, as
+        everything is on a CPU.
         """
         if self._stream is None:
-            for _ in range(warm_ups):
+            for _ in range(self._warm_ups):
                 function()
             return function
         why = ""
         with alone(self._device):
             for _ in range(2):
                 try:
-                    return self._captured(function, self._stream, warm_ups)
+                    return self._captured(function, self._stream)
                 except RuntimeError as error:
                     if is_device_lost(error):
                         raise
@@ -92,12 +94,12 @@ class Recorder:
         self.failed.append(why)
         return function
 
-    def _captured(self, function: Play, stream: torch.cuda.Stream, warm_ups: int) -> Play:
+    def _captured(self, function: Play, stream: torch.cuda.Stream) -> Play:
         """Return the replay of a graph, which keeps its function alive, and so its tensors."""
         graph, current = torch.cuda.CUDAGraph(), torch.cuda.current_stream(self._device)
         stream.wait_stream(current)
         with torch.cuda.stream(stream):
-            for _ in range(warm_ups):
+            for _ in range(self._warm_ups):
                 function()
             # Not `torch.cuda.graph`, which waits for the device and empties the allocator's cache
             # before each: after a capture that failed that is an error of torch's own.
@@ -109,7 +111,7 @@ class Recorder:
                     graph.capture_end()
                 raise
             graph.capture_end()
-            if warm_ups:  # the first replay brings the graph to the device
+            if self._warm_ups:  # the first replay brings the graph to the device
                 graph.replay()
         current.wait_stream(stream)
 

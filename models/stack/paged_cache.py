@@ -190,12 +190,6 @@ class PagedCache(SlotCache):
         if length % PAGE and self.pool.is_shared(self._pages[slot][-1]):
             self._own_last(slot)  # what is written next is its own
 
-    def fork(self, source: int, slot: int, *, shared: int = 0) -> None:
-        """Make a slot a copy of another; what both have already is in common again."""
-        del shared
-        self.rewind(slot, 0)
-        super().fork(source, slot)
-
     def _copy(self, slot: int, source: Self, source_slot: int, begin: int, end: int) -> None:
         """Have the whole pages in common, and a copy of the last."""
         del begin

@@ -44,14 +44,12 @@ class Tape:
         self.sizes: list[int] = []  # operators of each recording, views left out
         self.plays = 0
 
-    def record(self, function: Recorded, *, warm_ups: int = 0) -> Play:
-        """Return what plays a function of tensors that stay where they are.
+    def record(self, function: Recorded) -> Play:
+        """Return what plays a function, which works on tensors that stay where they are.
 
         Raises:
             NotCaptureSafe: The function would wait for the device.
         """
-        for _ in range(warm_ups):
-            function()
         recording = _Recording()
         with Watch("raise").on(), recording:
             function()

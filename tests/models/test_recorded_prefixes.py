@@ -27,7 +27,7 @@ EVE = VoiceKey(None, "eve", 0)
 def made(levels: list[int], **changes: Any) -> tuple[Valle, PagePool, RecordedPrefixes, Tape]:
     model, tape = random_model(CONFIG.model_copy(update=SMALL | changes)), Tape()
     pool = PagePool(model.config, 60, dtype=torch.float32, device=CPU)
-    return model, pool, RecordedPrefixes(model, pool, levels, tape.record, warm_ups=0), tape
+    return model, pool, RecordedPrefixes(model, pool, levels, tape.record), tape
 
 
 def text(number: int, symbols: int) -> list[int]:

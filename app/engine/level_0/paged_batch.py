@@ -17,9 +17,9 @@ from torch import Tensor
 
 from app.engine.level_0.hypothesis import Hypothesis
 from app.engine.level_0.input_batch import Arrived, Fed, InputBatch
-from models.cuda.graphs import WARM_UPS, Play, Record
+from models.cuda.graphs import Play, Record
 from models.cuda.kernels import operators
-from models.cuda.transfers import Download, Upload, to_device
+from models.cuda.transfers import Download, Upload
 from models.recorded_prefixes import RecordedPrefixes
 from models.stack.paged_cache import PAGE, PagedCache, PagePool
 from models.stack.paged_passes import Placed
@@ -31,11 +31,6 @@ from samplers.ops.rows import within
 
 RESULTS = 3
 """Columns of the results: the code, its log-probability in nats, and whether the logits had NaN."""
-
-
-_Indices = tuple[Tensor, Tensor, Tensor | None]
-"""Where the logits of the rows of a step are: ``[B]`` those with the text, ``[B]`` those without,
-or the same, and ``[G]`` those without of the rows that are guided."""
 
 
 class PagedBatch(InputBatch):
@@ -72,17 +67,14 @@ class PagedBatch(InputBatch):
         # Of each row: positions of its prefix, position id of its first frame, and the slot whose
         # newest code it is fed: its own, but for that without the text.
         self._rows_of = np.array([[0] * slots, [0] * slots, range(slots)])
-        self._places = torch.zeros(5, slots, dtype=torch.int64, device=device)  # see `_placing`
+        self._places = torch.zeros(8, slots, dtype=torch.int64, device=device)  # see `_placing`
         self._send_numbers, self._send_pages, self._send_places = (
             Upload(one).send for one in (self.table.numbers, self._pages, self._places)
         )
         self._download = Download(self._results)
-        nothing = self._index([])
-        self._last: tuple[Sequence[tuple[int, int]], _Indices] = [], (nothing, nothing, None)
         self._plain: set[Hypothesis] = set()
         model.logits(self.first_hidden, 0)  # measures what it has to before it is recorded
         # Largest first: the others then find all the memory that they need in the shared pool.
-        record = partial(record, warm_ups=WARM_UPS)
         self._attending: Play | None = record(partial(self._feed_attending, slots))
         self._feeding: dict[int, Play] = {}
         self._drawing: dict[int, Play] = {}
@@ -95,14 +87,15 @@ class PagedBatch(InputBatch):
         """Feed hypotheses; see `InputBatch`."""
         wanted = any(one.wants_attention for one in hypotheses)
         self._play(self._attending if wanted else self._feeding[self._used_rows()], hypotheses)
-        own, partner, null = self._placed([(one.slot, one.partner) for one in hypotheses])
+        count = sum(len(one.conditions) > 1 for one in hypotheses)
+        own, partner = self._places[5:7, : len(hypotheses)]
         flags = self._logits.isnan().any(-1)
         invalid = flags.index_select(0, own)
-        if null is not None:
+        if count:
             invalid |= flags.index_select(0, partner)
         return Fed(
             self._logits.index_select(0, own),
-            None if null is None else self._logits.index_select(0, null),
+            self._logits.index_select(0, self._places[7, :count]) if count else None,
             AttentionStatistics(*self._attention.index_select(1, own)),
             invalid,
             [place for place, one in enumerate(hypotheses) if not one.idle],
@@ -191,20 +184,21 @@ class PagedBatch(InputBatch):
         if self._new_pages:
             self._send_pages(self.pages)
             self._new_pages = False
-        self._send_places(self._placing())
+        self._send_places(self._placing(hypotheses))
         play()
         for one in hypotheses:
             if not one.idle and (frames := self.table.held[one.slot]):
                 for condition in one.conditions:
                     self.cache.lengths[condition.slot] = condition.length + frames
 
-    def _placing(self) -> NDArray[np.int64]:
-        """Return ``[5, S]``: what the rows are fed in the next step.
+    def _placing(self, hypotheses: Sequence[Hypothesis]) -> NDArray[np.int64]:
+        """Return ``[8, S]``: what rows are fed, and which are some hypotheses'.
 
-        Where in the table's codes the newest is, its position id, where it is stored among the
-        positions of all pages, how many positions it sees, and whether there is none yet: what such
-        a row writes is overwritten by its first frame. A row that has ended unknown to the host
-        writes behind its end.
+        Of each row where in the table's codes the newest is, its position id, where it is stored
+        among the positions of all pages, how many positions it sees, and whether there is none yet:
+        what such a row writes is overwritten by its first frame. A row that has ended unknown to
+        the host writes behind its end. Of each hypothesis its slot and its partner, and then of
+        each guided one its partner.
         """
         prefix, start, owner = self._rows_of
         frames = np.array(self.table.held)[owner]
@@ -212,13 +206,18 @@ class PagedBatch(InputBatch):
         newest = np.maximum(self.table.host[owner, Host.PROMPTED] + frames - 1, 0)
         place = prefix + last
         page = self.pages[range(len(place)), place // PAGE]
-        return np.stack([
-            owner * self.table.codes.shape[1] + newest,
-            start + last,
-            page * PAGE + place % PAGE,
-            place + 1,
-            frames == 0,
-        ])
+        told = np.zeros(self._places.shape, np.int64)
+        told[0] = owner * self.table.codes.shape[1] + newest
+        told[1], told[2] = start + last, page * PAGE + place % PAGE
+        told[3], told[4] = place + 1, frames == 0
+        partners = [one.partner for one in hypotheses]
+        told[5, : len(partners)], told[6, : len(partners)] = (
+            [one.slot for one in hypotheses],
+            partners,
+        )
+        guided = [one.partner for one in hypotheses if len(one.conditions) > 1]
+        told[7, : len(guided)] = guided
+        return told
 
     def _arrival(self, rows: Sequence[int], places: Sequence[int]) -> Callable[[], Arrived]:
         """Return what gives some rows of the results; ``places`` are those that may be invalid."""
@@ -231,21 +230,9 @@ class PagedBatch(InputBatch):
 
         return arrived
 
-    def _placed(self, slots: Sequence[tuple[int, int]]) -> _Indices:
-        """Return where the logits of rows and their partners are; that of the last rows is kept."""
-        if slots != self._last[0]:
-            own, partner = ([one[place] for one in slots] for place in (0, 1))
-            guided = [one for at, one in slots if at != one]
-            null = self._index(guided) if guided else None
-            self._last = slots, (self._index(own), self._index(partner), null)
-        return self._last[1]
-
-    def _index(self, numbers: Sequence[int]) -> Tensor:
-        return to_device(np.array(numbers, np.int64), self._logits.device)
-
     def _run(self, rows: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Return logits, the last layer's queries, what is seen, and which of some rows begin."""
-        newest, positions, places, seen, _ = self._places[:, :rows]
+        newest, positions, places, seen = self._places[:4, :rows]
         begins = self._places[4, :rows].view(torch.bool)[::8]  # the lowest of eight bytes
         code = self.table.codes.view(-1).index_select(0, newest)
         placed = Placed(

@@ -84,9 +84,8 @@ class ArRunner:
         pool: PagePool | None = None,
     ) -> Self:
         """Return a runner with just the slots that one utterance needs."""
-        longest = max(map(len, inputs.ar_prefixes(model)))
-        slots = rows_needed(inputs.params)
-        return cls(model, prefixes, slots=slots, max_length=longest + inputs.max_frames, pool=pool)
+        length, slots = inputs.ar_positions(model), rows_needed(inputs.params)
+        return cls(model, prefixes, slots=slots, max_length=length, pool=pool)
 
     @property
     def free_rows(self) -> int:
@@ -327,8 +326,7 @@ class JobBatch:
         if inputs.params.level_0 == "masked":
             return MaskedUtterance(model, inputs)
         # Few utterances are so long: the shared slots need not have room for them.
-        fits = max(map(len, inputs.ar_prefixes(model))) + inputs.max_frames <= self._max_length
-        if fits:
+        if inputs.ar_positions(model) <= self._max_length:
             return self._shared.admit(inputs)
         own = self._own[job] = ArRunner.alone(model, self._prefixes, inputs, self._pool)
         return own.admit(inputs)

@@ -1,21 +1,19 @@
 """Decodes utterances to samples, in the calling thread."""
 
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from itertools import islice
 from time import perf_counter
 
 import torch
-from torch import Tensor
 
-from app.engine.job import Samples
 from app.engine.memory import prefix_bytes
 from app.engine.sound.alignment import UtteranceAlignment
 from app.engine.sound.chunks import chunk_blocks
 from app.engine.sound.levels import Levels
 from app.engine.sound.recording import RecordedChunks
 from app.engine.sound.utterance import SoundUtterance
-from app.engine.utterance import KeptFrames, UtteranceInput
+from app.engine.utterance import UtteranceInput
 from models.checkpoints import SpeechModel
 from models.codecs.vocos import Vocos
 from models.config import BOS_ID, EOS_ID
@@ -88,14 +86,6 @@ class SoundDecoder:
             return ()
         with alone(self._device):
             return self.recorded.make(utterances)
-
-    def decode(self, codes: Tensor) -> Iterator[Samples]:
-        """Yield the samples ``[N]`` of codes ``[T, K]`` int64: those of when they were drawn."""
-        params, kept = SamplingParams(nar_levels=0), KeptFrames(codes)
-        inputs = UtteranceInput([BOS_ID, EOS_ID], params, 0, 0, len(codes), kept=kept)
-        utterance = self.begin(inputs, heard=codes.shape[1])
-        utterance.feed(codes[:, 0], ended=True)
-        return (decoded.samples for decoded in utterance)
 
     def warm_up(self) -> None:
         """Record what is recorded, and decode chunks of every length in the calling thread."""

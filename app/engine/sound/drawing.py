@@ -6,7 +6,6 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from samplers import nar
 from samplers.nar import NarKind, sample_nar
 from samplers.ops.guidance import guide_frames
 
@@ -32,16 +31,6 @@ class DrawKind(NamedTuple):
     guided: bool  # whether rows have partners
     kept: bool  # whether codes of finer levels are given
     levels: Sequence[NarKind]  # of each finer level that is drawn
-
-
-def light(levels: int) -> DrawKind:
-    """Return the kind of rows that are greedy and not guided."""
-    return DrawKind(guided=False, kept=True, levels=[nar.LIGHT] * levels)
-
-
-def full(levels: int) -> DrawKind:
-    """Return the kind of all rows."""
-    return DrawKind(guided=True, kept=True, levels=[nar.FULL] * levels)
 
 
 def draw_chunk(rows: ChunkRows, feed: Feed, codebooks: Tensor, kind: DrawKind) -> Tensor:

@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Iterable, Iterator
+from contextlib import closing
 from dataclasses import replace
 from time import monotonic
 
@@ -29,7 +30,7 @@ from app.engine.sound.joining.joiner import Joiner
 from app.engine.sound.process import SoundProcess
 from app.engine.sound.utterance import SoundUtterance
 from app.engine.sound.word_clock import WordClock
-from app.engine.utterance import Level0Chunk, UtteranceEnd
+from app.engine.utterance import Level0Chunk, UtteranceEnd, UtteranceInput
 from app.engine.worker import Answers
 from models.checkpoints import SpeechModel
 from samplers.knobs.features import hypotheses_of
@@ -280,11 +281,13 @@ def replay(
         return AudioChunk(samples, sample_rate_hz, result)
 
     for number, utterance in enumerate(result.utterances):
-        samples: Samples = np.zeros(0, np.float32)
-        for decoded in decoder.decode(torch.from_numpy(utterance.codes).long()):
-            if len(samples):
-                yield chunk(samples)
-            samples = joiner.push(decoded, utterance.rate)
+        samples, codes = _NO_SAMPLES, torch.from_numpy(utterance.codes).long()
+        with closing(decoder.begin(UtteranceInput.known(codes), codes.shape[1])) as sounds:
+            sounds.feed(codes[:, 0], True)
+            for decoded in sounds:
+                if len(samples):
+                    yield chunk(samples)
+                samples = joiner.push(decoded.samples, utterance.rate)
         last = number + 1 == len(result.utterances)
         samples = np.concatenate([samples, joiner.finish(utterance.pause_after_s, last=last)])
         total_s = monotonic() - playback.submitted_s

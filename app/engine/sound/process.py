@@ -6,14 +6,10 @@ long (docs/results/5-engine.md). Two processes share no lock. The process loads 
 and computes the same bits.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from torch import Tensor
-
 from app.engine.errors import GenerationFailed
-from app.engine.job import Samples
 from app.engine.sound.decoder import SoundDecoder
 from app.engine.utterance import UtteranceInput
 from app.engine.worker import Answers, Table, Worker
@@ -31,7 +27,7 @@ def table(load: Callable[[], SpeechModel]) -> Table:
     except Exception as error:
         message = f"the sound process could not load the model: {error}"
         raise GenerationFailed(message) from error
-    return {"utterance": decoder.begin, "decode": decoder.decode}
+    return {"utterance": decoder.begin}
 
 
 class SoundProcess:
@@ -44,14 +40,9 @@ class SoundProcess:
         """Wait until the process has loaded the model; start it again if it is gone."""
         self.worker.ready()
 
-    def begin(self, inputs: UtteranceInput) -> Answers:
+    def begin(self, inputs: UtteranceInput, heard: int | None = None) -> Answers:
         """Begin an utterance, a `SoundUtterance` in the process, which prefills it meanwhile."""
-        return self.worker.iterate("utterance", inputs)
-
-    def decode(self, codes: Tensor) -> Iterator[Samples]:
-        """Yield the samples ``[N]`` of codes ``[T, K]`` int64, chunk by chunk; the same bits."""
-        with closing(self.worker.iterate("decode", codes)) as samples:
-            yield from samples
+        return self.worker.iterate("utterance", inputs, heard)
 
     @property
     def chunks_at_once(self) -> int:

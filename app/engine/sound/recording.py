@@ -17,16 +17,16 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from app.engine.sound import drawing
 from app.engine.sound.chunks import chunk_lengths
-from app.engine.sound.drawing import ChunkRows, draw_chunk
+from app.engine.sound.drawing import ChunkRows, DrawKind, draw_chunk
 from app.engine.sound.utterance import SoundUtterance, finite
 from models.checkpoints import SpeechModel
 from models.codecs.streaming import StreamTable
-from models.cuda.graphs import WARM_UPS, Play, Record
+from models.cuda.graphs import Play, Record
 from models.cuda.transfers import Download, Upload
 from models.recorded_prefixes import RecordedPrefixes
 from models.stack.paged_cache import PAGE, OutOfPages, PagePool
+from samplers import nar
 from samplers.nar import NarRow
 
 POSITIONS: Final = 16 * 1024
@@ -150,8 +150,6 @@ class RecordedChunks:
         pool: PagePool,
         record: Record,
         sizes: ChunkSizes = ChunkSizes(),  # noqa: B008
-        *,
-        warm_ups: int = WARM_UPS,
     ) -> None:
         config, device = speech.model.config, speech.model.separator.device
         self._model, self._codebooks = speech.model, speech.codec.quantizer.codebooks
@@ -165,9 +163,7 @@ class RecordedChunks:
         own = torch.arange(self.frames[-1], device=device)
         each = 1 if config.nar_mask == "causal" else config.block_frames
         self._reach = (own // each + 1) * each
-        self.prefixes = RecordedPrefixes(
-            speech.model, pool, range(1, config.levels), record, warm_ups=warm_ups
-        )
+        self.prefixes = RecordedPrefixes(speech.model, pool, range(1, config.levels), record)
         self._passes = speech.model.transformer.paged(pool)
         self._row = row_of(config.levels, self.frames[-1], sizes.columns // PAGE)
         self.streams = CodecStreams(speech, sizes.streams)
@@ -189,7 +185,7 @@ class RecordedChunks:
             self._downloads[rows, frames] = Download(results, _DEPTH)
             for light in (False, True):
                 function = self._function(results, frames, light=light)
-                self._plays[rows, frames, light] = record(function, warm_ups=warm_ups)
+                self._plays[rows, frames, light] = record(function)
 
     def make(self, utterances: Sequence[SoundUtterance]) -> Sequence[SoundUtterance]:
         """Make the next chunk of the first utterance, and of others as long; return those."""
@@ -256,7 +252,8 @@ class RecordedChunks:
         """Return the chunk of the first rows, to be recorded."""
         model, rows, levels = self._model, len(results), self._model.config.levels
         table, reach = self._table[:rows], self._reach[:frames]
-        kind = (drawing.light if light else drawing.full)(levels - 1)
+        kinds = [nar.LIGHT if light else nar.FULL] * (levels - 1)
+        kind = DrawKind(guided=not light, kept=True, levels=kinds)
         fields: Mapping[str, Any] = self._row.fields or {}
 
         def field(name: str) -> Tensor:

@@ -68,7 +68,7 @@ def comparable(answer: Any) -> Any:
     return answer
 
 
-@pytest.fixture(scope="module", params=["numbers", "text", "sound", "replay"])
+@pytest.fixture(scope="module", params=["numbers", "text", "sound"])
 def process(request: pytest.FixtureRequest, toy: Path) -> Iterator[Process]:
     name = request.param
     args: tuple[Any, ...]
@@ -84,8 +84,6 @@ def process(request: pytest.FixtureRequest, toy: Path) -> Iterator[Process]:
         worker, args = sound_worker(), (partial(load_model, toy),)
         here = sound_table(*args)
         call = ("utterance", UtteranceInput([1, 10, 20, 2], SamplingParams(), 1, 0, 100))
-        if name == "replay":
-            call = ("decode", torch.arange(800).view(100, 8) % 512)
     how: dict[str, Any] = {"language": "en", "max_chars": 4096} if name == "text" else {}
     finish = fed if name == "sound" else iter
     worker.load(*args)

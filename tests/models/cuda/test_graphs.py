@@ -19,7 +19,7 @@ def test_playing_runs_the_function_on_the_tensors_as_they_are_then() -> None:
     def add() -> None:
         total.add_(given)
 
-    play = Recorder(torch.device("cpu")).record(add, warm_ups=2)
+    play = Recorder(torch.device("cpu"), warm_ups=2).record(add)
     assert total == 2
     given.fill_(5)
     play()

@@ -42,7 +42,7 @@ def test_recording_runs_nothing_and_playing_runs_it_once() -> None:
     def add() -> None:
         total.add_(1)
 
-    play = Recorder(GPU).record(add, warm_ups=1)
+    play = Recorder(GPU, warm_ups=1).record(add)
     assert total.item() == 2  # called, and replayed
     play()
     assert total.item() == 3

@@ -18,6 +18,7 @@ from app.engine.memory import make_pool
 from app.engine.sound import drawing
 from app.engine.sound.decoder import SoundDecoder
 from app.engine.sound.recording import ChunkSizes, RecordedChunks
+from app.engine.utterance import UtteranceInput
 from models.checkpoints import SpeechModel
 from models.codecs.encodec import Encodec
 from models.codecs.spectral import SpectralCodec
@@ -57,7 +58,7 @@ def decoder_of(
     speech: SpeechModel, record: Callable[..., Play], pool_bytes: int = POOL_BYTES
 ) -> SoundDecoder:
     def recorded(speech: SpeechModel, pool: PagePool) -> RecordedChunks:
-        return RecordedChunks(speech, pool, record, SIZES, warm_ups=0)
+        return RecordedChunks(speech, pool, record, SIZES)
 
     decoder = SoundDecoder(speech, lambda: make_pool(speech.model, pool_bytes), recorded)
     decoder._records = True  # as after `warm_up`, whose chunks would take a while from a tape
@@ -162,9 +163,8 @@ def test_of_chunks_together_the_one_without_a_page_fails_alone(speech, decoder) 
 
 def test_codes_that_are_known_take_recordings_too_and_sound_alike(speech, decoder, tape) -> None:
     codes, plays = codes_of(3, 121, 8), tape.plays
-    found, expected = (
-        np.concatenate([*one.decode(codes)]) for one in (decoder, SoundDecoder(speech))
-    )
+    streams = [one.begin(UtteranceInput.known(codes), 8) for one in (decoder, SoundDecoder(speech))]
+    found, expected = (heard(decoded_at_once(one, codes[:, 0])) for one in streams)
     assert tape.plays == plays + 5  # of 15, 15, 30, 45 and 16 frames
     assert np.abs(found - expected).max() <= CLOSE * np.abs(expected).max()
 

@@ -73,7 +73,7 @@ def on_a_gpu(patch: pytest.MonkeyPatch, recorder: Any, *, kept: KvCacheDtype = "
 
     def recorded(backend: Synthesizer, speech: Any, pool: Any) -> RecordedChunks:
         sizes = ChunkSizes(rows=(2,), columns=512, streams=9)
-        return RecordedChunks(speech, pool, recorder().record, sizes, warm_ups=0)
+        return RecordedChunks(speech, pool, recorder().record, sizes)
 
     patch.setattr(synthesizer, "memory_of", lambda model, *_: Memory(model, POOL_BYTES, kept))
     patch.setattr(synthesizer, "Recorder", recorder)
