@@ -169,9 +169,10 @@ def draw(
             nats, and whether the logits had NaN.
     """
     host, vocab_size = numbers.cpu().numpy(), logits.shape[1]
-    sampler = ArSampler(
-        SlotTable.around(host, numbers, avoid, codes, lengths, stopped), stop_token=stop_token
-    )
+    table = SlotTable(len(logits), frames=0, vocab_size=vocab_size, device=logits.device)
+    table.host, table.numbers, table.held = host, numbers, lengths.tolist()
+    table.avoid, table.codes, table.lengths, table.stopped = avoid, codes, lengths, stopped
+    sampler = ArSampler(table, stop_token=stop_token)
     slots = [slot for slot, one in enumerate(host) if one[Host.ACTIVE]]
     for slot in slots:
         params = _unpacked(knobs[slot].cpu().numpy().tobytes(), vocab_size)

@@ -14,7 +14,6 @@ from functools import cached_property
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from samplers.knobs.features import is_on
@@ -124,23 +123,6 @@ class SlotTable:
         self.held = [0] * slots  # an upper bound of the frames of each slot, on the host
         self._runs: Tensor | None = None
 
-    @classmethod
-    def around(
-        cls,
-        host: NDArray[np.int64],
-        numbers: Tensor,
-        avoid: Tensor,
-        codes: Tensor,
-        lengths: Tensor,
-        stopped: Tensor,
-    ) -> "SlotTable":
-        """Return a table in memory that exists, of rows that have no other state."""
-        slots, vocab_size = avoid.shape
-        table = cls(slots, frames=0, vocab_size=vocab_size, device=avoid.device)
-        table.host, table.numbers, table.held = host, numbers, lengths.tolist()
-        table.avoid, table.codes, table.lengths, table.stopped = avoid, codes, lengths, stopped
-        return table
-
     @property
     def runs(self) -> Tensor:
         """``[S, P + N]`` int64 of `samplers.ops.repeats.runs_of`; made when it is asked for."""
@@ -175,23 +157,17 @@ class SlotTable:
                 self.last_act[slot, length] = drawn.last_act
         if len(past):
             self.codes[slot, : len(past)] = past
-        self.lengths[slot], self.stopped[slot], self.beam_scores[slot] = length, False, 0.0
-        self.held[slot] = length
-        if row.tracks_runs:
-            self._count_runs(slot, row.prompted + length)
+        self.beam_scores[slot] = 0.0
+        self._go_on(slot, row, length)
         numbers = self.host[slot]
         numbers[Host.ACTIVE], numbers[Host.KEY], numbers[Host.LIMIT] = 1, key, row.max_frames
         numbers[Host.ATTEMPT] = 0 if drawn is None else drawn.attempts
-        numbers[Host.PROMPTED], numbers[Host.AVOID] = row.prompted, -1
+        numbers[Host.PROMPTED] = row.prompted
 
     def rewind(self, slot: int, row: RowInput, length: int) -> None:
         """Shorten a row to its first ``length`` codes; a row that has ended goes on."""
-        self.lengths[slot], self.stopped[slot] = length, False
-        self.held[slot] = length
         self.host[slot, Host.ATTEMPT] += 1
-        self.host[slot, Host.AVOID] = -1
-        if row.tracks_runs:
-            self._count_runs(slot, row.prompted + length)
+        self._go_on(slot, row, length)
 
     def copy(
         self, sources: Sequence[int], targets: Sequence[int], rows: Sequence[RowInput]
@@ -218,14 +194,18 @@ class SlotTable:
     def fork(self, slot: int, row: RowInput, code: int, length: int, key: int) -> None:
         """Give a copy of a row that holds ``length`` codes another last one, and other noise."""
         self.codes[slot, row.prompted + length - 1] = code
+        self.host[slot, Host.KEY] = key
+        self._go_on(slot, row, length)
+
+    def _go_on(self, slot: int, row: RowInput, length: int) -> None:
+        """Have a row go on behind its first ``length`` codes, which nothing is to be avoided at.
+
+        To count its runs anew its codes are read, which waits for the device.
+        """
         self.lengths[slot], self.stopped[slot] = length, False
         self.held[slot] = length
-        self.host[slot, Host.KEY], self.host[slot, Host.AVOID] = key, -1
+        self.host[slot, Host.AVOID] = -1
         if row.tracks_runs:
-            self._count_runs(slot, row.prompted + length)
-
-    def _count_runs(self, slot: int, length: int) -> None:
-        """Count the runs of a slot anew; reads its codes, which waits for the device."""
-        counted = runs_of(self.codes[slot, :length].tolist())
-        self.runs[slot] = 0
-        self.runs[slot, :length] = torch.tensor(counted, device=self.codes.device)
+            counted = runs_of(self.codes[slot, : row.prompted + length].tolist())
+            self.runs[slot] = 0
+            self.runs[slot, : len(counted)] = torch.tensor(counted, device=self.codes.device)

@@ -37,7 +37,7 @@ class SoundDecoder:
         get_pool: Callable[[], PagePool] | None = None,
         record: Callable[[SpeechModel, PagePool], RecordedChunks] | None = None,
     ) -> None:
-        self._speech, self._record, self._records = speech, record, False
+        self._speech, self._record = speech, record
         self._device = speech.model.separator.device
         self._get_pool = get_pool if speech.model.hides_text(1) else None
         self.pool: PagePool | None = None
@@ -46,7 +46,7 @@ class SoundDecoder:
         self.allocate()
 
     def ready(self) -> None:
-        """Prepare for a GPU what its libraries and recordings take long for; see `warm_up`."""
+        """Prepare for a GPU what its libraries take long for; see `warm_up`."""
         if self._speech.model.separator.is_cuda:
             self.warm_up()
 
@@ -88,9 +88,7 @@ class SoundDecoder:
             return self.recorded.make(utterances)
 
     def warm_up(self) -> None:
-        """Record what is recorded, and decode chunks of every length in the calling thread."""
-        self._records = True
-        self.allocate()
+        """Decode chunks of every length in the calling thread."""
         frames = sum(islice(chunk_blocks(), 5)) * self._speech.model.config.block_frames + 1
         inputs = UtteranceInput([BOS_ID, EOS_ID], SamplingParams(), 0, 0, frames)
         utterance = self.begin(inputs)
@@ -114,12 +112,11 @@ class SoundDecoder:
                 utterance.make()
 
     def allocate(self) -> None:
-        """Get the pool, and make what is recorded over it, where they are wanted and not there."""
+        """Get the pool, and record what is recorded over it, where that is wanted and not there."""
         if self.pool is None and self._get_pool is not None:
             self.pool = self._get_pool()
             model, size = self._speech.model, self.pool.pages * self.pool.page_bytes
             _, kept_bytes = prefix_bytes(model.config, size)
             self._prefixes = PrefixCache(model, max_bytes=kept_bytes, new_cache=self.pool.new_cache)
-        wanted = self._record if self._records and self.recorded is None else None
-        if wanted is not None and self.pool is not None:
-            self.recorded = wanted(self._speech, self.pool)
+            if self._record is not None:
+                self.recorded = self._record(self._speech, self.pool)

@@ -39,7 +39,10 @@ _NO_SAMPLES: Samples = np.zeros(0, np.float32)
 
 
 class SoundJob:
-    """Makes the audio of one job; a `app.engine.interface.SoundStream`."""
+    """Makes the audio of one job; a `app.engine.interface.SoundStream`.
+
+    `utterance` is the one that has begun and not ended.
+    """
 
     def __init__(
         self,
@@ -64,9 +67,8 @@ class SoundJob:
         self._finish_reason: FinishReason = "stop"
         self._frames = 0
         self._ar_s = self._nar_s = self._codec_s = 0.0
-        # Of the utterance that has begun:
-        self._stream: SoundUtterance | Answers | None = None
-        self._codes = list[Tensor]()  # likewise
+        self.utterance: SoundUtterance | Answers | None = None
+        self._codes = list[Tensor]()  # of that utterance
         self._clock: WordClock | None = None  # likewise
         self._rate = 1.0  # likewise: its tempo
         self._number = len(before.utterances) if before else 0  # of the utterance
@@ -76,13 +78,8 @@ class SoundJob:
 
     def close(self) -> None:
         """Cancel the utterance that has begun and not ended."""
-        if self._stream is not None:
-            self._stream.close()
-
-    @property
-    def utterance(self) -> SoundUtterance | Answers | None:
-        """The utterance that has begun and not ended."""
-        return self._stream
+        if self.utterance is not None:
+            self.utterance.close()
 
     def push(self, level_0: Level0Chunk) -> Iterator[AudioChunk]:
         """Take the next frames of level 0 and yield the audio that is final with them.
@@ -92,13 +89,13 @@ class SoundJob:
         """
         sounds: Iterable[Decoded] = ()
         if level_0.inputs is not None:  # else a pause, which has no codes
-            if self._stream is None:
+            if self.utterance is None:
                 assert level_0.utterance is not None, "it has inputs"
-                self._stream = self._decoder.begin(level_0.inputs)
+                self.utterance = self._decoder.begin(level_0.inputs)
                 self._clock = self._new_clock(level_0.utterance)
                 self._rate = self._plan.utterances[level_0.utterance].rate
-            self._stream.feed(level_0.codes, level_0.ending is not None)
-            sounds = self._stream
+            self.utterance.feed(level_0.codes, level_0.ending is not None)
+            sounds = self.utterance
         return self._audio(level_0, sounds)
 
     def _audio(self, level_0: Level0Chunk, sounds: Iterable[Decoded]) -> Iterator[AudioChunk]:
@@ -136,10 +133,10 @@ class SoundJob:
         # After a cut nothing is spoken that the pause could lead to.
         pause_after_s = None if end.cut else utterance.pause_after_s
         codes = np.zeros((0, self._speech.model.config.levels), np.int16)
-        if self._stream is not None:
+        if self.utterance is not None:
             codes = torch.cat(self._codes).cpu().numpy().astype("<i2")
-            self._stream.close()
-        self._stream = None
+            self.utterance.close()
+        self.utterance = None
         self._codes.clear()
         self._digest.update(codes.tobytes())
         self._frames += len(codes)

@@ -60,10 +60,7 @@ def decoder_of(
     def recorded(speech: SpeechModel, pool: PagePool) -> RecordedChunks:
         return RecordedChunks(speech, pool, record, SIZES)
 
-    decoder = SoundDecoder(speech, lambda: make_pool(speech.model, pool_bytes), recorded)
-    decoder._records = True  # as after `warm_up`, whose chunks would take a while from a tape
-    decoder.allocate()
-    return decoder
+    return SoundDecoder(speech, lambda: make_pool(speech.model, pool_bytes), recorded)
 
 
 @pytest.fixture(scope="module")

@@ -176,8 +176,8 @@ def test_with_8_bits_a_request_has_the_codes_alone_that_it_has_among_others(
 def test_a_start_makes_at_most_50_recordings(toy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     on_a_gpu(monkeypatch, Counting)
     monkeypatch.setattr(Synthesizer, "_record_chunks", ALL_SIZES)
-    backend = Synthesizer.load(ModelOptions(toy, "cpu", threads=1, max_text_chars=200))
     Counting.made = 0
+    backend = Synthesizer.load(ModelOptions(toy, "cpu", threads=1, max_text_chars=200))
     backend.prepare_sound()
     assert backend.check_deterministic()
     with closing(backend.measure(Capacity(), 20)):
