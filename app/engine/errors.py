@@ -155,8 +155,10 @@ class WorkerLost(Exception):
     """A process that a worker needs is gone and must be started again; no job is at fault."""
 
 
-def broken(job_id: str, error: BaseException) -> GenerationFailed:
-    """Log an unexpected exception of a job, and return the error for its reader."""
+def broken(job_id: str, error: BaseException) -> SpeechError:
+    """Return the error of a job for its reader; what is unexpected is logged."""
+    if isinstance(error, SpeechError):
+        return error
     log.error("job %s failed", job_id, exc_info=error)
     return GenerationFailed(
         f"the speech could not be made: {type(error).__name__}; the log says more"

@@ -42,8 +42,8 @@ class TextProcess:
 
     def words(self, utterance: Utterance, *, language: str) -> tuple[WordSpan, ...]:
         """Return the words of an utterance with their phonemes; see `FrontEnd.words`."""
-        with _refused():
-            return tuple[WordSpan, ...](self.worker.call("words", utterance, language=language))
+        with _refused(), closing(self.worker.iterate("words", utterance, language)) as found:
+            return tuple[WordSpan, ...](next(found))
 
     def close(self) -> None:
         """End the process."""

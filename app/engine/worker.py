@@ -15,7 +15,7 @@ import signal
 import traceback
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import closing, suppress
+from contextlib import suppress
 from importlib import import_module
 from itertools import count
 from multiprocessing import resource_tracker
@@ -82,11 +82,6 @@ class Worker:
         self.close()
         self._process, self._pipe = self._start()
         self.load(*self._loads)
-
-    def call(self, name: str, *args: object, **more: object) -> Any:
-        """Return the first that a function yields."""
-        with closing(self.iterate(name, *args, **more)) as answers:
-            return next(answers)
 
     def iterate(self, name: str, *args: object, **more: object) -> "Answers":
         """Return an iterator over what a function yields, each item made when it is asked for."""

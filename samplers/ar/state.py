@@ -198,14 +198,11 @@ class SlotTable:
         self._go_on(slot, row, length)
 
     def _go_on(self, slot: int, row: RowInput, length: int) -> None:
-        """Have a row go on behind its first ``length`` codes, which nothing is to be avoided at.
-
-        To count its runs anew its codes are read, which waits for the device.
-        """
+        """Have a row go on behind its first ``length`` codes, where nothing is to be avoided."""
         self.lengths[slot], self.stopped[slot] = length, False
         self.held[slot] = length
         self.host[slot, Host.AVOID] = -1
-        if row.tracks_runs:
+        if row.tracks_runs:  # counted on the host, which waits for the device
             counted = runs_of(self.codes[slot, : row.prompted + length].tolist())
             self.runs[slot] = 0
             self.runs[slot, : len(counted)] = torch.tensor(counted, device=self.codes.device)

@@ -27,7 +27,6 @@ from models.valle import Valle
 from samplers.ar.plain import is_plain, plain_row, plain_width
 from samplers.ar.state import Host
 from samplers.ops.entropix import AttentionStatistics
-from samplers.ops.rows import within
 
 RESULTS = 3
 """Columns of the results: the code, its log-probability in nats, and whether the logits had NaN."""
@@ -75,7 +74,7 @@ class PagedBatch(InputBatch):
         self._plain: set[Hypothesis] = set()
         model.logits(self.first_hidden, 0)  # measures what it has to before it is recorded
         # Largest first: the others then find all the memory that they need in the shared pool.
-        self._attending: Play | None = record(partial(self._feed_attending, slots))
+        self._attending: Play | None = record(partial(self._feed, slots, attends=True))
         self._feeding: dict[int, Play] = {}
         self._drawing: dict[int, Play] = {}
         for rows in reversed(self._sizes):
@@ -192,14 +191,11 @@ class PagedBatch(InputBatch):
                     self.cache.lengths[condition.slot] = condition.length + frames
 
     def _placing(self, hypotheses: Sequence[Hypothesis]) -> NDArray[np.int64]:
-        """Return ``[8, S]``: what rows are fed, and which are some hypotheses'.
-
-        Of each row where in the table's codes the newest is, its position id, where it is stored
-        among the positions of all pages, how many positions it sees, and whether there is none yet:
-        what such a row writes is overwritten by its first frame. A row that has ended unknown to
-        the host writes behind its end. Of each hypothesis its slot and its partner, and then of
-        each guided one its partner.
-        """
+        """Return ``[8, S]``: what rows are fed, and which are some hypotheses'."""
+        # Of each row where in the table's codes the newest is, its position id, where it is stored
+        # among the positions of all pages, how many positions it sees, and whether there is none
+        # yet: what it then writes is overwritten by its first frame. What has ended unknown to the
+        # host writes behind its end. Of hypotheses their slots and partners, then guided partners.
         prefix, start, owner = self._rows_of
         frames = np.array(self.table.held)[owner]
         last = np.maximum(frames - 1, 0)
@@ -242,17 +238,14 @@ class PagedBatch(InputBatch):
         hidden = torch.where(begins[:, None], self.first_hidden[:rows], hidden)
         return self.model.logits(hidden, 0), queries, seen, begins
 
-    def _feed(self, rows: int) -> None:
-        """Leave the logits of the first rows."""
-        self._logits[:rows].copy_(self._run(rows)[0])
-
-    def _feed_attending(self, rows: int) -> None:
-        """Leave the logits of the first rows and the statistics of their attention."""
+    def _feed(self, rows: int, *, attends: bool = False) -> None:
+        """Leave the logits of the first rows, and the statistics of their attention if asked."""
         logits, queries, seen, begins = self._run(rows)
         self._logits[:rows].copy_(logits)
-        found = self._passes.attention(queries, seen, self._pages[:rows])
-        first = self.first_attention[:, :rows]
-        self._attention[:, :rows].copy_(torch.where(begins, first, found))
+        if attends:
+            found = self._passes.attention(queries, seen, self._pages[:rows])
+            first = self.first_attention[:, :rows]
+            self._attention[:, :rows].copy_(torch.where(begins, first, found))
 
     def _draw(self, rows: int) -> None:
         """Draw the first rows, and leave the results."""

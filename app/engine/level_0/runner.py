@@ -11,7 +11,6 @@ An utterance has the same codes, bit for bit, whichever others are in the batch:
 of the sampler and its noise are its own, and the stack computes row by row.
 """
 
-import math
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
@@ -20,7 +19,7 @@ from typing import Self
 
 import torch
 
-from app.engine.errors import GenerationFailed, SpeechError, broken
+from app.engine.errors import GenerationFailed, broken
 from app.engine.interface import Plan
 from app.engine.job import SamplerMemory
 from app.engine.level_0.hypothesis_group import HypothesisGroup, QueuedStep, group_of
@@ -44,8 +43,6 @@ from samplers.ops.filters import sanitise
 
 MAX_PREFILLS = 2
 """Utterances that are prefilled between two steps; more would delay the other jobs."""
-
-_ALIGNED = 16  # positions: attention kernels on a GPU prefer multiples of it
 
 
 class ArRunner:
@@ -312,8 +309,6 @@ class JobBatch:
             return
         try:
             job.utterance = self._utterance(job, inputs)
-        except SpeechError as error:
-            job.fail(error)
         except Exception as error:
             if is_device_lost(error):
                 raise
@@ -335,5 +330,4 @@ class JobBatch:
 def _max_length(config: ModelConfig, frame_rate_hz: float) -> int:
     """Return the most positions of an utterance without context."""
     symbols = config.max_phonemes + 2
-    length = config.max_prompt_frames + symbols + MARKS + longest(symbols, frame_rate_hz)
-    return math.ceil(length / _ALIGNED) * _ALIGNED
+    return config.max_prompt_frames + symbols + MARKS + longest(symbols, frame_rate_hz)

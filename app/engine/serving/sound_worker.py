@@ -186,9 +186,6 @@ class SoundWorker:
             if playback.played and playback.first_s is None:
                 playback.prebuffer_s = self.prebuffer_s(job)
             chunk = job.next_chunk(backend)
-        except SpeechError as error:
-            self._end(job, "error", error)
-            return
         except WorkerLost:
             raise
         except Exception as error:

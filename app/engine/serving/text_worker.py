@@ -10,7 +10,7 @@ from threading import Lock
 from typing import Any, TypeVar
 
 from app.engine.admission import Capacity, pauses_s, share, spoken_symbols
-from app.engine.errors import InvalidRequest, SpeechError, broken
+from app.engine.errors import InvalidRequest, broken
 from app.engine.interface import Backend, Plan, Reading
 from app.engine.job import Codes, SpeechJob
 from app.engine.serving.outcomes import Outcomes
@@ -162,8 +162,6 @@ class TextWorker:
         if call.done.set_running_or_notify_cancel():
             try:
                 call.done.set_result(call.run(partial(self._do_all, call)))
-            except SpeechError as error:
-                call.done.set_exception(error)
             except BaseException as error:
                 call.done.set_exception(broken(call.job_id, error))
         return True
@@ -179,15 +177,12 @@ class TextWorker:
             if self._queue.remove(job):
                 self._outcomes.ended(job, job.abandoned)
             return
-        refusal: SpeechError
         try:
             plan = backend.plan(asked, on_piece)
             self._check_rows(plan)
             speech_s = self._capacity.speech_s(spoken_symbols(plan.utterances))
             silence_s = pauses_s(plan.utterances, plan.params.pause_s, more=asked.more)
             job.playback.expected_s = speech_s + silence_s
-        except SpeechError as error:
-            refusal = error
         except Exception as error:
             refusal = broken(job.id, error)
         else:

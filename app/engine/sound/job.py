@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from app.engine.interface import FirstChunk, Plan
+from app.engine.interface import Plan
 from app.engine.job import (
     GRAVITY,
     AudioChunk,
@@ -54,7 +54,10 @@ class SoundJob:
     ) -> None:
         self._speech, self._plan, self._decoder = speech, plan, decoder
         self._playback = playback
-        self.first_chunks = _first_chunks_of(speech, plan)
+        params, block = plan.params, speech.model.config.block_frames
+        at_once = plan.nar == "whole" or params.level_0 == "masked" or hypotheses_of(params) > 1
+        frame_rate_hz = speech.codec.config.frame_rate_hz
+        self.first_chunks = () if at_once else first_chunks(params, block, frame_rate_hz)
         self._queue_s = monotonic() - playback.submitted_s - plan.text_s
         before = plan.job.before
         self._before_s = before.audio_s if before else 0.0
@@ -113,7 +116,7 @@ class SoundJob:
                 self._untold_codes.append(UtteranceCodes(self._number, codes))
             if self._clock is not None and decoded.alignment is not None:
                 self._clock.push(decoded.alignment)
-                self._tell(self._words_so_far())
+                self._tell_words()
         if end is not None:
             samples = np.concatenate([samples, self._end_utterance(level_0.utterance, end)])
             if end.last:
@@ -143,6 +146,8 @@ class SoundJob:
         self._ar_s += end.ar_s
         joiner, rate_hz = self._joiner, self._rate_hz
         rest = joiner.finish(pause_after_s, last=end.last and not self._plan.job.more)
+        end_s = self._before_s + joiner.end / rate_hz
+        words = self._tell_words(end_s) if self._plan.words else None
         self._spoken.append(
             SpokenUtterance(
                 codes,
@@ -158,7 +163,7 @@ class SoundJob:
                 trimmed_s=joiner.trimmed / rate_hz,
                 frame_s=self._frame_s,
                 rate=utterance.rate,
-                words=self._all_words(),
+                words=words,
                 memory=end.memory,
                 voice=utterance.voice,
             )
@@ -181,40 +186,23 @@ class SoundJob:
             voice=plan.speakers[number][0].name,
         )
 
-    def _words_so_far(self) -> tuple[WordTimes, ...]:
-        """Return the words of the utterance that have begun, once its sound has."""
-        if self._clock is None or not self._joiner.sounding:
-            return ()
-        return self._clock.words(self._number, *self._place, self._frame_s, None)
-
-    def _all_words(self) -> tuple[WordTimes, ...] | None:
-        """Return all words of the utterance, which has ended; None without timestamps."""
-        if not self._plan.words:
-            return None
-        if self._clock is None:
-            return ()
-        end_s = self._before_s + self._joiner.end / self._rate_hz
-        words = self._clock.words(self._number, *self._place, self._frame_s, end_s)
-        self._tell(words)
-        return words
-
-    @property
-    def _place(self) -> tuple[float, float]:
-        """Where the utterance begins in the speech, and how much was cut off before; seconds."""
+    def _tell_words(self, end_s: float | None = None) -> tuple[WordTimes, ...]:
+        """Return the words that have begun, all if their sound ends; what is new is told next."""
         joiner, rate_hz = self._joiner, self._rate_hz
-        return self._before_s + joiner.begin / rate_hz, joiner.trimmed / rate_hz
+        if self._clock is None or (end_s is None and not joiner.sounding):
+            return ()
+        start_s, trimmed_s = self._before_s + joiner.begin / rate_hz, joiner.trimmed / rate_hz
+        words = self._clock.words(self._number, start_s, trimmed_s, self._frame_s, end_s)
+        for word in words:
+            if self._told.get((word.utterance, word.index)) != word:
+                self._told[word.utterance, word.index] = word
+                self._untold.append(word)
+        return words
 
     @property
     def _frame_s(self) -> float:
         """How long a frame of the utterance sounds."""
         return 1.0 / (self._speech.codec.config.frame_rate_hz * self._rate)
-
-    def _tell(self, words: Iterable[WordTimes]) -> None:
-        """Tell with the next chunk what is new about words."""
-        for word in words:
-            if self._told.get((word.utterance, word.index)) != word:
-                self._told[word.utterance, word.index] = word
-                self._untold.append(word)
 
     def _chunk(self, samples: Samples, *, last: bool = False) -> AudioChunk:
         self._playback.add(len(samples) / self._rate_hz)
@@ -253,14 +241,6 @@ class SoundJob:
             decoder=plan.decoder,
             pause_owed_s=self._joiner.pending_s,
         )
-
-
-def _first_chunks_of(speech: SpeechModel, plan: Plan) -> tuple[FirstChunk, ...]:
-    """Return the first chunks of a job's utterances; none where all frames are final at once."""
-    params, config = plan.params, speech.model.config
-    if plan.nar == "whole" or params.level_0 == "masked" or hypotheses_of(params) > 1:
-        return ()
-    return first_chunks(params, config.block_frames, speech.codec.config.frame_rate_hz)
 
 
 def replay(

@@ -10,9 +10,10 @@ drawn again in their own window.
 """
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import repeat
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -20,7 +21,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from app.engine.sound.chunks import Window, Windows, chunks_of
-from app.engine.sound.drawing import ChunkRows, DrawKind, draw_chunk
 from app.engine.utterance import UtteranceInput
 from models.prefix import Prefix
 from models.prefix_cache import PrefixCache, Read, SlotPrefix, one_by_one
@@ -28,8 +28,61 @@ from models.stack.paged_cache import PagedCache
 from models.stack.slot_cache import SlotCache
 from models.valle import Valle
 from samplers.knobs.features import is_guided
-from samplers.nar import kind_of, pack, row_of
+from samplers.nar import NarKind, kind_of, pack, row_of, sample_nar
+from samplers.ops.guidance import guide_frames
 from samplers.ops.rows import within
+
+Feed = Callable[[int, Tensor], Tensor]
+"""The logits ``[R, T, V]`` of a level, given the codes ``[R, T, K]`` of which the lower levels are
+known; see `models.valle`."""
+
+
+class ChunkRows(NamedTuple):
+    """R sequences of the next T frames of some utterances: one each, and with guidance one more."""
+
+    given: Tensor  # ``[R, T, K]`` int64, codes that are not drawn, level 0 among them; -1 elsewhere
+    knobs: Tensor  # ``[R, K - 1, 6]`` int64 of `samplers.nar.pack`
+    frame: Tensor  # ``[R]`` int64, index of the first frame in its utterance
+    owner: Tensor  # ``[R]`` int64, the row whose codes each is fed
+    partner: Tensor  # ``[R]`` int64, the row that guides each; itself: none
+    guidance: Tensor  # ``[R, 2]`` float64, strength and rescale
+
+
+class DrawKind(NamedTuple):
+    """What any of some rows needs; the others are drawn the same with it, only slower."""
+
+    guided: bool  # whether rows have partners
+    kept: bool  # whether codes of finer levels are given
+    levels: Sequence[NarKind]  # of each finer level that is drawn
+
+
+def draw_chunk(rows: ChunkRows, feed: Feed, codebooks: Tensor, kind: DrawKind) -> Tensor:
+    """Return the codes ``[R, T, K]`` of some frames, level by level; -1 in levels not drawn.
+
+    ``codebooks [K, V, D]`` are the codec's, for `nar_decision="mean"`; ``kind`` says what any row
+    needs.
+    """
+    given = rows.given.index_select(0, rows.owner) if kind.guided else rows.given
+    codes = given.clone()
+    for level, own in enumerate(kind.levels, start=1):
+        logits = feed(level, codes)
+        if kind.guided:
+            logits = _guided(logits, rows)
+        drawn = sample_nar(logits, rows.knobs[:, level - 1], rows.frame, codebooks[level], own)
+        if kind.guided:
+            drawn = drawn.index_select(0, rows.owner)
+        if kind.kept:
+            drawn = torch.where(given[..., level] >= 0, given[..., level], drawn)
+        codes[..., level].copy_(drawn)
+    return codes
+
+
+def _guided(logits: Tensor, rows: ChunkRows) -> Tensor:
+    """Guide rows by their partners."""
+    null = logits.index_select(0, rows.partner)
+    moved = guide_frames(logits, null, *rows.guidance.float().unbind(1))
+    own = torch.arange(len(logits), device=logits.device)
+    return torch.where((rows.partner != own)[:, None, None], moved, logits)
 
 
 class Levels:
@@ -175,7 +228,7 @@ class Levels:
         return prefixes
 
     def _feed(self, first: int, level: int, codes: Tensor) -> Tensor:
-        """Return the logits of some frames in each condition; see `drawing.Feed`."""
+        """Return the logits of some frames in each condition; see `Feed`."""
         model, count, logits = self._model, codes.shape[1], list[Tensor]()
         for condition, prefix in enumerate(self._prefixes[level]):
             own = codes[condition]

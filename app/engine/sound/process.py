@@ -33,6 +33,8 @@ def table(load: Callable[[], SpeechModel]) -> Table:
 class SoundProcess:
     """Decodes utterances in another process: a client of its `SoundDecoder`. One thread only."""
 
+    chunks_at_once = 1  # each is made by itself
+
     def __init__(self, worker: Worker) -> None:
         self.worker = worker
 
@@ -44,13 +46,8 @@ class SoundProcess:
         """Begin an utterance, a `SoundUtterance` in the process, which prefills it meanwhile."""
         return self.worker.iterate("utterance", inputs, heard)
 
-    @property
-    def chunks_at_once(self) -> int:
-        """The most chunks that are made together."""
-        return 1
-
     def make_together(self, utterances: Sequence[Any]) -> tuple[()]:  # noqa: ARG002
-        """Make none: each is made by itself."""
+        """Make none."""
         return ()
 
     def clear_cache(self) -> None:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from app.engine.sound.chunks import chunk_lengths
-from app.engine.sound.drawing import ChunkRows, DrawKind, draw_chunk
+from app.engine.sound.levels import ChunkRows, DrawKind, draw_chunk
 from app.engine.sound.utterance import SoundUtterance, finite
 from models.checkpoints import SpeechModel
 from models.codecs.streaming import StreamTable

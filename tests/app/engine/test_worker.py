@@ -141,9 +141,9 @@ def worker() -> Iterator[Worker]:
 
 def test_what_is_raised_there_is_raised_here_with_its_place(worker: Worker) -> None:
     with pytest.raises(KeyError, match="on purpose") as raised:
-        worker.call("fails")
+        next(worker.iterate("fails"))
     assert any("in fails" in note for note in raised.value.__notes__)
-    assert worker.call("add", 1, 2) == 3
+    assert next(worker.iterate("add", 1, 2)) == 3
 
 
 @pytest.mark.parametrize("after", [0, 2])
@@ -162,7 +162,7 @@ def test_what_ends_the_process_twice_is_refused_from_then_on(worker: Worker, aft
             worker.iterate("ends", after, name)
     assert [*waits] == [2, 3, 4, 5, 6, 7, 8]
     assert worker.generation == generation
-    assert worker.call("add", 1, 2) == 3
+    assert next(worker.iterate("add", 1, 2)) == 3
 
 
 def test_a_text_that_ends_the_process_is_refused_in_words(toy: Path) -> None:
@@ -208,7 +208,7 @@ if __name__ == "__main__":
         for number in (signal.SIGINT, signal.SIGTERM):
             os.kill(worker.pid, number)
     worker.load()
-    print(worker.call("add", 1, 2))
+    print(next(worker.iterate("add", 1, 2)))
     worker.iterate("slow")
     worker.send("next", 1)
 """

@@ -27,8 +27,8 @@ def table(first: int = 0) -> Mapping[str, Callable[..., Any]]:
         sleep(0.3)
         yield bytes(10**7)
 
-    def add(one: int, other: int) -> int:
-        return one + other
+    def add(one: int, other: int) -> Iterator[int]:
+        yield one + other
 
     return {"numbers": numbers, "ends": ends, "fails": fails, "slow": slow, "add": add}
 

@@ -285,7 +285,7 @@ def _unsent_pages(right: Any, feed: PagedBatch, *args: Any) -> None:
     right(feed, *args)
 
 
-def _result_in_a_temporary(_: Any, feed: PagedBatch, rows: int) -> None:
+def _result_in_a_temporary(_: Any, feed: PagedBatch, rows: int, **__: Any) -> None:
     feed._logits = feed._run(rows)[0]
 
 

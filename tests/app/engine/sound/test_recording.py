@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from app.engine.memory import make_pool
-from app.engine.sound import drawing
+from app.engine.sound import levels
 from app.engine.sound.decoder import SoundDecoder
 from app.engine.sound.recording import ChunkSizes, RecordedChunks
 from app.engine.utterance import UtteranceInput
@@ -225,7 +225,7 @@ FETCHED: dict[int, int] = {}
 BEFORE: list[Any] = []
 FAULTS = {
     "the noise does not know which frame it is for": Fault(
-        drawing, "sample_nar", lambda right, logits, rows, at, *rest: right(
+        levels, "sample_nar", lambda right, logits, rows, at, *rest: right(
             logits, rows, at * 0, *rest
         ),
     ),
