@@ -180,6 +180,6 @@ def test_while_one_thread_records_no_other_records_or_uses_the_device(
             thread.join(0.05)
         order.append("recorded")
 
-    Recorder(torch.device("cuda")).record(function)
+    Recorder(torch.device("cuda"), warm_ups=0).record(function)
     thread.join()
     assert order == ["recorded", "other"]
