@@ -416,7 +416,7 @@ def test_voices_and_recordings_are_encoded_on_a_stream_of_their_own(
         return torch.zeros(len(samples) // 320, 8, dtype=torch.int64)
 
     own, planned = object(), synthesizer._planner
-    monkeypatch.setattr(planner, "entered", noted)
+    monkeypatch.setattr(torch.cuda, "stream", noted)
     monkeypatch.setattr(planned, "_stream", own)
     monkeypatch.setattr(synthesizer.speech.codec, "encode", encode)
     planned._prompts._entries.clear()

@@ -200,8 +200,9 @@ def test_what_is_off_changes_nothing() -> None:
     assert len(record) == plain_width(11)
     numbers, nats, bias = PlainTable.of(record[None], 11)
     additive = float(penalties.MODES.index("additive"))
+    unread = SamplingParams().cfg_rescale  # where there is no guidance
     off = PlainRow(
-        1.0, 11, math.inf, 0.0, 1, 1.0, 0.0, 0.0, 0.0, additive, 0.0, 0.0, 0.0, 1.0, 0.0, 1.0
+        1.0, 11, math.inf, 0.0, 1, 1.0, unread, 0.0, 0.0, additive, 0.0, 0.0, 0.0, 1.0, 0.0, 1.0
     )
     assert PlainRow(*numbers[0].tolist()) == off
     assert not nats.any()
