@@ -5,8 +5,9 @@ step of level 0 asks for that lock some times: as a thread of the same process, 
 slow all speech down by 30. Two processes share no lock (docs/results/9-every-machine.md).
 """
 
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Generator, Iterator
 from contextlib import closing, contextmanager
+from typing import Any
 
 from app.engine.errors import EndedWorker
 from app.engine.worker import Table, Worker, text_worker
