@@ -242,8 +242,8 @@ def _new_buffer(right: Any, feed: PagedBatch, *args: Any, **kwargs: Any) -> None
     feed.plain, feed.first_hidden = feed.plain.clone(), feed.first_hidden.clone()
 
 
-def _first_places(right: Any, feed: PagedBatch) -> Any:
-    vars(feed).setdefault("first", right(feed))
+def _first_places(right: Any, feed: PagedBatch, *args: Any) -> Any:
+    vars(feed).setdefault("first", right(feed, *args))
     return vars(feed)["first"]
 
 
