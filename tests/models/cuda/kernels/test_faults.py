@@ -121,7 +121,7 @@ FAULTS = {
         "draw", "(count > 0).to(tl.float32) *", "count.to(tl.float32) *"
     ),
     "a stop that is held a frame longer": Fault(
-        "draw", "(length < tl.load(own)", "(length <= tl.load(own)"
+        "draw", "(length < tl.load(own + LEAST)", "(length <= tl.load(own + LEAST)"
     ),
     "another row's place": Fault("store", "tl.load(places + row)", "tl.load(places)"),
 }  # fmt: skip
