@@ -79,9 +79,7 @@ class Valle(nn.Module):
         """Embed everything before the response.
 
         ``phoneme_ids`` include BOS and EOS; ``prompt`` is ``[Tp, K]`` int64 codes of the voice.
-
-        Raises:
-            ValueError: The model was trained without a prompt.
+        Raises ValueError if the model was trained without a prompt.
         """
         device, language = self.separator.device, min(language, self.languages.num_embeddings - 1)
         first_language = 1 + self.config.levels
@@ -181,8 +179,7 @@ class Valle(nn.Module):
     def read(self, prefix: Prefix, cache: SlotCache, slot: int) -> tuple[Tensor, Tensor]:
         """Append a prefix to a slot.
 
-        Returns:
-            Hidden states ``[S, D]``, and the last layer's queries ``[S, heads, head_dim]``.
+        Returns hidden states ``[S, D]``, and the last layer's queries ``[S, heads, head_dim]``.
         """
         ranks = self.ranks(prefix.level, prefix.blocks)
         return self.transformer.extend(prefix.embeddings, prefix.positions, cache, slot, ranks)

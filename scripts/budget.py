@@ -18,7 +18,7 @@ PRODUCT = ("app", "models", "samplers", "valle_serve")
 DOCUMENTED = (*PRODUCT, "cluster", "tools", "training", "benchmarks", "scripts", "examples")
 MOST_PARAMETERS = 6
 LIMITS = {
-    "lines": 37_295,
+    "lines": 37_280,
     "code": 25_775,
     "docstrings": 14.5,  # percent of the lines
     "tests": 42_000,

@@ -128,13 +128,9 @@ def generate(
 
 @dataclass
 class _Row:
-    """A row's tokens, with the trace record of each, if there is a trace.
+    """A row's tokens, with the trace record of each, if there is a trace."""
 
-    Attributes:
-        given: ``(P,)`` int64, prompt and padding.
-    """
-
-    given: Tensor
+    given: Tensor  # ``(P,)`` int64, prompt and padding
     backtracker: Backtracker | None
     tokens: list[int] = field(default_factory=list)
     records: list[tuple[TraceRecord, int]] = field(default_factory=list)

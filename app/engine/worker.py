@@ -36,17 +36,14 @@ Table = Mapping[str, Callable[..., Iterable[Any]]]
 
 
 class Worker:
-    """A child process with a table of functions. One thread at a time.
-
-    Attributes:
-        generation: How many times it was started.
-    """
+    """A child process with a table of functions. One thread at a time."""
 
     def __init__(self, name: str, table: str, *, nice: int = 0) -> None:
         self._name, self._table, self._nice = name, table, nice
         self._loads: tuple[object, ...] = ()
         self._keys, self._refused = count(), deque[bytes](maxlen=MOST_REMEMBERED)
-        self.generation, self._is_ready, self._lost = 0, False, False
+        self.generation = 0  # how many times it was started
+        self._is_ready, self._lost = False, False
         self._process, self._pipe = self._start()
 
     @property

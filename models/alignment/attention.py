@@ -43,9 +43,8 @@ class TextAttention:
     def push(self, codes: Tensor) -> tuple[Tensor, Tensor]:
         """Take the next frames, ``[n]`` int64 of level 0, on the model's device.
 
-        Returns:
-            Attention ``[n, S]`` float32 of what predicted each frame, its share of the text alone,
-            and the log-probability ``[n]`` of each frame in nats.
+        Returns attention ``[n, S]`` float32 of what predicted each frame, its share of the text
+        alone, and the log-probability ``[n]`` of each frame in nats.
         """
         model, device = self._model, codes.device
         positions = torch.arange(self._at, self._at + len(codes), device=device)

@@ -63,9 +63,7 @@ def cleaned(
     """Return a checked text in NFKC form, with plain quotes and dashes and without emoji.
 
     ``reads`` tells whether a letter can be pronounced; punctuation in ``intact`` is not folded.
-
-    Raises:
-        TextError: The text has letters that cannot be pronounced; single Greek letters are allowed.
+    Raises TextError for letters that cannot be pronounced; single Greek letters are allowed.
     """
     if text.text.isascii():
         return text

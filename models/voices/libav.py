@@ -57,8 +57,7 @@ class LibavFile:
     def blocks(self) -> Iterator[NDArray[np.float32]]:
         """Yield the samples, mono, from the beginning on.
 
-        Raises:
-            LibavError: The rate or the channels change, or the file cannot be read.
+        Raises LibavError if the rate or the channels change, or the file cannot be read.
         """
         import av
 

@@ -118,10 +118,8 @@ def settle(params: SamplingParams, *, chosen: Collection[str]) -> tuple[str, ...
     """Return the names of a preset's knobs to switch off, as they contradict knobs of the caller.
 
     ``params`` are the caller's values over the preset's over the defaults; ``chosen`` the knobs
-    that the caller set.
-
-    Raises:
-        ConflictError: Both sides of a conflict come from the caller (or both from the preset).
+    that the caller set. Raises ConflictError if both sides of a conflict come from the caller, or
+    both from the preset.
     """
     losers: list[str] = []
     for conflict in CONFLICTS:

@@ -61,8 +61,7 @@ class Entropix(LogitsProcessor):
     def __call__(self, scores: Scores) -> None:
         """Set ``scores.adjusted`` and ``decision``; a row that pauses keeps only codes of silence.
 
-        Raises:
-            ValueError: There are no attention statistics.
+        Raises ValueError if there are no attention statistics.
         """
         if scores.attention is None:
             raise ValueError("a row wants entropix: the step needs the attention statistics")
