@@ -18,8 +18,8 @@ PRODUCT = ("app", "models", "samplers", "valle_serve")
 DOCUMENTED = (*PRODUCT, "cluster", "tools", "training", "benchmarks", "scripts", "examples")
 MOST_PARAMETERS = 6
 LIMITS = {
-    "lines": 37_280,
-    "code": 25_775,
+    "lines": 36_950,
+    "code": 25_550,
     "docstrings": 14.5,  # percent of the lines
     "tests": 42_000,
     "names": 0,  # class names that are there twice
