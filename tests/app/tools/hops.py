@@ -29,7 +29,7 @@ PACKAGES = ("app", "samplers")
 FORWARD = (
     "Valle.embed_response",
     "Valle.logits",
-    "Transformer.extend_with_queries",
+    "Transformer.extend",
     "Transformer.step",
 )
 """Functions of `models` in which a forward pass of the language model begins."""
