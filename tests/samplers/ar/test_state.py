@@ -201,3 +201,18 @@ def test_codes_count_alike_whether_drawn_given_or_forked_also_after_a_rewind(kno
     forked.fork(0, 3, 1 + 1, HISTORY[3], 1)
     assert [codes_of(forked, slot) for slot in (0, 3)] == [[HISTORY[2], 5], HISTORY[2:]]
     assert draw(forked, row=1) == expected
+
+
+def test_forks_with_other_numbers_draw_otherwise_and_the_row_itself_as_before() -> None:
+    samplers = sampler_of(), sampler_of()
+    for sampler in samplers:
+        sampler.join([0], RowInput(SamplingParams(ban_tokens=(STOP,)), 1, 30))
+        sampler.step(torch.zeros(1, VOCAB))
+    (code,) = codes_of(samplers[0], 0)
+    for number in (1, 2):
+        samplers[0].fork(0, 3 * number, 1, code, number)
+    for _ in range(20):
+        samplers[0].step(torch.zeros(3, VOCAB))
+        samplers[1].step(torch.zeros(1, VOCAB))
+    assert codes_of(samplers[0], 0) == codes_of(samplers[1], 0)
+    assert len({tuple(codes_of(samplers[0], slot)) for slot in (0, 3, 6)}) == 3
