@@ -219,7 +219,7 @@ class JoiningKnobs(KnobSet):
     # fmt: off
     context_utterances: int = knob(
         0, "How many preceding utterances the AR is conditioned on, text and codes, to keep "
-        "their tone; slower by their length.",
+        "their tone; slower by their length. The oldest are left out where all would be too long.",
         group="context", off=0, unit="utterances", step=1, slider=False, ge=0, le=8,
     )
     prompt_as_prefix: bool = knob(

@@ -4,6 +4,7 @@ import math
 import sys
 from collections import deque
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -29,6 +30,7 @@ from app.engine.utterance import (
 )
 from models.checkpoints import SpeechModel
 from models.prefix_cache import NullKey, VoiceKey
+from models.stack.transformer import MAX_POSITIONS
 from models.text import FrontEnd, Utterance
 
 # Generous: speech has 10 to 15 phonemes a second, so a sane utterance ends long before.
@@ -65,6 +67,7 @@ class Level0Job:
         self.frames = 0
         self._on_chunk, self._pending = on_chunk, list[Level0Chunk]()
         self._front_end, self._silent = front_end, silent
+        self._model = speech.model
         self._block_frames = speech.model.config.block_frames
         self._frame_rate_hz = speech.codec.config.frame_rate_hz
         language = speech.model.config.languages.index(plan.language)
@@ -203,7 +206,7 @@ class Level0Job:
         if utterance.voice != self._speaker:
             self._context.clear()  # of another speaker
             self._speaker = utterance.voice
-        return UtteranceInput(
+        inputs = UtteranceInput(
             ids,
             plan.params,
             plan.seed,
@@ -222,6 +225,9 @@ class Level0Job:
             aligned=plan.job.timestamps != "none",
             kept=self._kept_frames(),
         )
+        while inputs.context and inputs.ar_positions(self._model) > MAX_POSITIONS:
+            inputs = replace(inputs, context=inputs.context[1:])
+        return inputs
 
     def _kept_frames(self) -> KeptFrames | None:
         """Return the frames of the current utterance that an earlier take has drawn."""

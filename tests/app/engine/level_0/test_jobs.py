@@ -16,7 +16,7 @@ from app.engine.job import SpeechJob
 from app.engine.level_0.hypothesis_group import HypothesisGroup
 from app.engine.level_0.job import Level0Job
 from app.engine.level_0.runner import MAX_PREFILLS, ArRunner, JobBatch
-from app.engine.utterance import Level0Chunk
+from app.engine.utterance import Level0Chunk, UtteranceInput
 from models.text import Utterance
 from samplers.knobs.params import SamplingParams
 
@@ -192,3 +192,26 @@ def test_a_lost_device_is_no_fault_of_the_job(synthesizer, monkeypatch):
         with pytest.raises(torch.AcceleratorError):
             batch.step([job])
         assert job.error is None
+
+
+def test_of_a_context_that_would_be_too_long_the_oldest_is_left_out(synthesizer, monkeypatch):
+    one = plan(synthesizer, 1, context_utterances=3)
+    one = replace(one, utterances=one.utterances * 4, speakers=one.speakers * 4)
+    one = replace(one, job=replace(one.job, max_duration_s=9.0))
+
+    def heard() -> list[UtteranceInput]:
+        with closing(synthesizer.batch(one.rows)) as batch:
+            job, chunks = begin(batch, one)
+            while not job.over:
+                batch.step([job])
+        assert job.error is None
+        return [chunk.inputs for chunk in chunks if chunk.ending and chunk.inputs]
+
+    whole = heard()
+    longest = whole[-1].ar_positions(synthesizer._speech.model)
+    monkeypatch.setattr("app.engine.level_0.job.MAX_POSITIONS", longest - 1)
+    short = heard()
+    *_, before, last = ([each.codes.tolist() for each in inputs.context] for inputs in whole)
+    assert [len(inputs.context) for inputs in whole[-4:]] == [0, 1, 2, 3]
+    assert [len(inputs.context) for inputs in short[-4:]] == [0, 1, 2, 2]
+    assert [each.codes.tolist() for each in short[-1].context] == last[1:] != before
