@@ -19,7 +19,7 @@ SPEAKERS = "I am one. [voice:Bella] I am two. [voice:emma] I am three."
 WORDS = "One of the best. [pause:0.5s] In the end, we won."
 SHORT = {"seed": 3, "max_duration_s": 1.5, "pause_s": 0.1}
 TAKES = {"seed": 1, "max_duration_s": 0.5, "nar_levels": 0}
-ENDING = {"seed": 1, "max_duration_s": 3.0, "nar_levels": 0, "pause_s": 0.1234567}
+ENDING = {"seed": 1, "nar_levels": 0, "pause_s": 0.1234567, "logit_bias": {"512": 4}}
 PCM = {"response_format": "pcm"}
 BRANCH = {"entropix": True, "entropix_action": "branch", "entropix_helv_entropy": 0.0}
 HEART = {"seed": 1, "voice": "heart"}
@@ -37,9 +37,8 @@ OF_TOYS: list[tuple[str, dict[str, Any], int]] = [
     ("Hi. You.", TAKES | {"best_of": 3}, 5),
     ("Hi. You.", TAKES | {"beam_width": 3}, 5),
     ("Hi. You.", TAKES | BRANCH, 5),
-    ("One. Two. Three [pause:0.3s] Four.", TAKES | {"context_utterances": 2}, 6),
-    ("One. Two. Three [pause:0.3s] Four.", TAKES | {"cfg_strength": 2.0}, 5),
-    ("One. [pause:0.2s] Two. Three. Four.", ENDING | {"logit_bias": {"512": 4}}, 5),
+    ("One. [pause:0.2s] Two. Three. Four.", ENDING | {"context_utterances": 2}, 5),
+    ("One. [pause:0.2s] Two. Three. Four.", ENDING | {"cfg_strength": 2.0}, 5),
     ("One. [pause:0.2s] Two. Three. Four.", ENDING | {"logit_bias": {"512": 99}}, 5),
 ]
 OF_THE_BUILT_IN: list[tuple[str, dict[str, Any], int]] = [
