@@ -2,7 +2,7 @@
 
     python -m training.codec.pitch
 
-The fast teacher knows: it makes its sound from pitch. For the slow one's speech WORLD's DIO and
+The fast teacher knows: it makes its sound from pitch. For that of the others WORLD's DIO and
 StoneMask find it (Morise et al. 2009, 2010), 45 times real time on a core. They miss much that is
 voiced, so that where they find nothing, nothing is known. Kept beside each shard.
 """
@@ -19,10 +19,11 @@ from training.cache import cache_folder
 from training.speech.bends import bend_named, bent_pitch, teacher_outputs
 from training.speech.corpus import SAMPLE_RATE_HZ, Corpus, load_teacher
 
-SLOW, BENT = "kokoro", "bent"
+SLOW, BENT, READERS = "kokoro", "bent", "readers"
+UNTOLD = SLOW, READERS  # whose makers do not say how high they speak
 LOWEST_HZ, HIGHEST_HZ = 60.0, 450.0
 STEP = 120  # samples between two values
-PITCHED_S = 1800.0  # of each corpus; the codec is trained on no more
+PITCHED_S = 5400.0  # of each corpus; the codec is trained on no more
 UNKNOWN = -1.0
 TEACHER_HOP = 300  # samples between two values of the fast teacher's
 TEACHER_VOICED_HZ = 40.0  # where it says less, it makes no pulses
@@ -51,7 +52,7 @@ def contour(corpus: Corpus, number: int) -> NDArray[np.float32]:
     """
     path = contour_path(corpus.folder, number)
     if not path.exists():
-        found = _found(corpus, number) if corpus.folder.name == SLOW else _told(corpus, number)
+        found = (_found if corpus.folder.name in UNTOLD else _told)(corpus, number)
         partial = path.with_suffix(".partial.npy")
         np.save(partial, found)
         partial.rename(path)
@@ -84,7 +85,7 @@ def cycles(corpus: Corpus, number: int) -> NDArray[np.float32]:
     It is 0 where the teacher's pulses stand, `UNKNOWN` where nobody knows.
     """
     path = cycles_path(corpus.folder, number)
-    if corpus.folder.name == SLOW:
+    if corpus.folder.name in UNTOLD:
         return np.full(len(contour(corpus, number)), UNKNOWN, np.float32)
     if not path.exists():
         contour_path(corpus.folder, number).unlink(missing_ok=True)
@@ -161,7 +162,7 @@ def main() -> None:
     cache = cache_folder()
     tasks = [
         (cache, name, number)
-        for name in (SLOW, BENT, "speech")
+        for name in (SLOW, BENT, READERS, "speech")
         if (cache / name).is_dir()
         for number in pitched_shards(Corpus(cache, name))
     ]

@@ -36,7 +36,7 @@ from training.speed import fastest_type
 # Speech of the teacher has 0.045 rms; the networks are to see unit variance. With a quarter of the
 # noise the decoder's speech is rated 0.02 higher (DNSMOS), and no word more is lost.
 CONFIG = SpectralCodecConfig(gain=24.0, noise_gain=0.25)
-SHARES = {"speech": 0.5, "kokoro": 0.3, "bent": 0.2}  # of the clips, by corpus
+SHARES = {"speech": 0.3, "kokoro": 0.25, "readers": 0.25, "bent": 0.2}  # of the clips, by corpus
 CLIP_FRAMES, BATCH = 64, 16
 JUDGED_CLIPS = 8  # of a batch: the discriminator costs as much as all else
 JUDGED_AFTER = 250  # steps of the settled stage: a decoder that is new hears spectra alone first
