@@ -78,7 +78,8 @@ class StepKnobs(KnobSet):
     )
     frequency_penalty: Annotated[float, SwitchesStep("repetition_penalty")] = knob(
         0.0, "Subtracted from a code's logit once for each of its occurrences.",
-        group="repetition", off=0.0, unit="nats", step=0.05, bottom=-1.0, top=1.0, ge=-2.0, le=2.0,
+        group="repetition", off=0.0, unit="nats", step=0.05, bottom=-0.25, top=1.0, ge=-2.0,
+        le=2.0,
         values=(0.0, 0.02, 0.05),
     )
     presence_penalty: Annotated[float, SwitchesStep("repetition_penalty")] = knob(
