@@ -46,7 +46,10 @@ class LibavFile:
 
         try:
             self._file = av.open(io.BytesIO(content), "r", format=form)
-            self.codec = self._file.streams.audio[0].codec_context.name  # as libav calls it
+            context = self._file.streams.audio[0].codec_context
+            if context is None:
+                raise ValueError("its codec is unknown")
+            self.codec = context.name  # as libav calls it
             self._decoded = self._frames()
             # What a stream says of itself is not always what is decoded: HE-AAC has twice the rate.
             self._first = next(self._decoded)

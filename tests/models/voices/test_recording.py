@@ -128,6 +128,10 @@ REFUSED = {
     "MPEG that is none": (b"\xff\xfb" + b"\0" * 5000, "cannot be read"),
     "cut off": (FILES["FLAC", "PCM_16"][:60], "cannot be read|at least 1 s"),
     "ADPCM": (packed(speech_like(), subtype="IMA_ADPCM"), "with adpcm_ima_wav is not supported"),
+    "a codec that does not exist": (
+        packed(speech_like()).replace(b"fmt \x10\0\0\0\1\0", b"fmt \x10\0\0\0\x34\x12"),
+        "cannot be read",
+    ),
     "too short": (packed(speech_like(0.9)), "0.90 s; at least 1 s"),
     "mostly silent": (
         packed(np.concatenate([np.zeros(24_000), speech_like(0.5)])),
