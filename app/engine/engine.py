@@ -133,13 +133,13 @@ class SpeechEngine:
         """Queue a job, without waiting. Must be called on an event loop.
 
         Returns:
-            An async iterator of its chunks; closing it cancels the job. An invalid job raises its
+            An async iterator of its chunks; leaving it cancels the job. An invalid job raises its
             SpeechError from the first step of the iterator, once its text was read, even while
             other jobs wait.
         """
         running = self._admit(job.id, client=job.client, played=job.played)
         self._text_worker.read(self._backend, running, job)
-        return SpeechStream(running, self._abandon)
+        return running
 
     async def read(self, job: SpeechJob) -> Reading:
         """Convert the text of a job to phonemes, without speaking it.
@@ -179,7 +179,7 @@ class SpeechEngine:
         """
         running = self._admit(job_id, client=client, played=False, replayed=result)
         self._queue.enqueue(running)
-        return SpeechStream(running, self._abandon)
+        return running
 
     def first_audio_s(self) -> float:
         """Return about how many seconds the first audio of a job that is queued now takes."""
@@ -254,13 +254,10 @@ class SpeechEngine:
             )
         return job
 
-    def _abandon(self, job: RunningJob, reason: FinishReason) -> None:
-        """End a job that nobody reads: at once if it waits, at its next frame if it runs."""
-        job.abandon(reason)
-        if self._queue.remove(job):
-            self._outcomes.ended(job, reason)
-
-    def _wake(self) -> None:
+    def _wake(self, job: RunningJob) -> None:
+        """End a job that was given up: at once if it waits, at its next frame if it runs."""
+        if job.abandoned is not None and self._queue.remove(job):
+            self._outcomes.ended(job, job.abandoned)
         self._queue.wake()
         self._sound_worker.wake()
 

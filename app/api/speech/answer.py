@@ -231,24 +231,22 @@ class Answer:
 
     async def collected(self, stream: SpeechStream, *, whole: bool) -> list[AudioChunk] | None:
         """Return all chunks, or those up to the first with samples; None if the client leaves."""
+        # However the request ends, what is not done is then cancelled.
+        self.request.state.held.callback(stream.leave)
         return await self.unless_client_leaves(self._collected(stream, whole=whole))
 
     async def _collected(self, stream: SpeechStream, *, whole: bool) -> list[AudioChunk]:
         chunks: list[AudioChunk] = []
         heard = False
-        try:
-            async for chunk in stream:
-                if whole:
-                    self._hold(len(chunk.samples))
-                chunks.append(chunk)
-                if not heard:
-                    self.first_audio_s = monotonic() - self._came_s
-                heard = heard or len(chunk.samples) > 0
-                if heard and not whole:
-                    break
-        finally:
+        async for chunk in stream:
             if whole:
-                await stream.aclose()
+                self._hold(len(chunk.samples))
+            chunks.append(chunk)
+            if not heard:
+                self.first_audio_s = monotonic() - self._came_s
+            heard = heard or len(chunk.samples) > 0
+            if heard and not whole:
+                break
         return chunks
 
     def _hold(self, samples: int) -> None:
@@ -353,7 +351,6 @@ class StreamedSpeech(Response):
             error = broken
             log.warning("response %s: cut off (%s)", self._job.id, broken.code)
         finally:
-            await self._stream.aclose()
             self._answer.recent.keep(self._job, result or self._failure(error))
 
     async def _send(self, send: Send) -> SpeechResult | None:

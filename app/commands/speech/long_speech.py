@@ -11,7 +11,7 @@ from app.engine.continued import JobChain
 from app.engine.engine import SpeechEngine
 from app.engine.errors import SpeechError
 from app.engine.interface import Plan
-from app.engine.job import AudioChunk, Progress, SpeechJob, SpeechResult
+from app.engine.job import AudioChunk, SpeechJob, SpeechResult
 from app.engine.serving.running import SpeechStream
 from models.text.characters import check
 from models.text.incremental.text import pieces
@@ -55,26 +55,15 @@ class LongSpeech(SpeechStream):
         self.restored = 0  # how many of the first of them an interrupted run had spoken
         self.audio_s = 0.0  # of sound so far
         self._stream: SpeechStream | None = None
-        self._plan: Plan | None = None
         self._chunks = self._speak()
-        self._over = True  # of `SpeechStream`: there is no ticket to abandon
-
-    @property
-    def progress(self) -> Progress:
-        """Progress of the current piece."""
-        return Progress() if self._stream is None else self._stream.progress
-
-    @property
-    def plan(self) -> Plan | None:
-        """That of the first piece."""
-        return self._plan
 
     async def __anext__(self) -> AudioChunk:
         return await anext(self._chunks)
 
-    async def aclose(self) -> None:
+    def leave(self) -> None:
         """Cancel the job of the current piece."""
-        await self._chunks.aclose()
+        if self._stream is not None:
+            self._stream.leave()
 
     async def _speak(self) -> AsyncGenerator[AudioChunk, None]:
         """Yield the audio as it comes; the last chunk is the pause that ends the text."""
@@ -100,7 +89,7 @@ class LongSpeech(SpeechStream):
         try:
             async with aclosing(self._stream) as stream:
                 async for chunk in stream:
-                    self._plan = self._plan or stream.plan
+                    self.plan, self.progress = self.plan or stream.plan, stream.progress
                     chunks.append(chunk)
                     if live:
                         yield replace(chunk, result=None)
@@ -124,7 +113,7 @@ class LongSpeech(SpeechStream):
         """Yield a part that an interrupted run has spoken."""
         self._chain.add(result)
         self.restored = self.begun
-        self._plan = self._plan or Plan(
+        self.plan = self.plan or Plan(
             self._whole,
             result.params,
             result.seed,

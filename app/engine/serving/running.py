@@ -1,4 +1,4 @@
-"""Jobs in the engine: one of them, all that wait and run, and the reader of one.
+"""Jobs in the engine: one of them, and all that wait and run.
 
 A job is first planned (its text is read), then it waits for the workers, then it runs.
 """
@@ -20,11 +20,26 @@ MAX_UNREAD_S = 5.0
 """Seconds of audio that may be unread before the job pauses."""
 
 
-class RunningJob:
+class SpeechStream(AsyncIterator[AudioChunk]):
+    """The chunks of a speech, for one reader, the last with its result."""
+
+    plan: Plan | None = None  # None before its text is read, and for a replay
+    progress = Progress()  # of level 0
+
+    def leave(self) -> None:
+        """Cancel what is not done; it stops at its next frame."""
+        raise NotImplementedError
+
+    async def aclose(self) -> None:
+        """Leave; for `contextlib.aclosing`."""
+        self.leave()
+
+
+class RunningJob(SpeechStream):
     """A job in the engine, from its submission to its end, for the workers and its reader.
 
     Args:
-        wake: Called when the job was given up, or goes on after a pause.
+        wake: Called with the job when it was given up, or goes on after a pause.
         replayed: The speech whose audio is made once more; None: the job is to be planned.
     """
 
@@ -32,7 +47,7 @@ class RunningJob:
         self,
         job_id: str,
         timeout_s: float,
-        wake: Callable[[], None],
+        wake: Callable[["RunningJob"], None],
         *,
         client: str = "",
         played: bool = True,
@@ -46,12 +61,10 @@ class RunningJob:
         self.chunks: asyncio.Queue[AudioChunk | SpeechError] = asyncio.Queue()
         self.abandoned: FinishReason | None = None  # why it was given up, by any thread
         self._wake, self._closed, self._changing = wake, False, threading.Lock()
+        self._over = False  # whether its reader has read all, or left
         self._unread_s, self._paused_at_s = 0.0, 0.0
-        # Written by the text thread; None until the text is read, and of a replay:
-        self.plan: Plan | None = None
-        # Written by the decoding thread:
+        # Written by the text thread: `plan`; by the decoding thread: `progress` and
         self.level_0: Level0Stream | None = None  # None where it has no rows
-        self.progress = Progress()
         self.alone, self._admitted_s = True, 0.0  # whether no other stream ran when it was admitted
         # Added to by the decoding thread, taken from by the sound thread, the last may be an error:
         self.items: deque[Level0Chunk | SpeechError] = deque()
@@ -84,7 +97,7 @@ class RunningJob:
     def abandon(self, reason: FinishReason) -> None:
         """Give the job up: the workers drop it at the next step or chunk."""
         self.abandoned = reason
-        self._wake()
+        self._wake(self)
 
     def close(self) -> bool:
         """Mark the job as ended; True on the first call only."""
@@ -114,7 +127,32 @@ class RunningJob:
         except RuntimeError:  # the reader's loop is closed
             self.abandoned = "cancelled"
 
-    def mark_read(self, chunk: AudioChunk) -> None:
+    async def __anext__(self) -> AudioChunk:
+        if self._over:
+            raise StopAsyncIteration
+        try:
+            async with asyncio.timeout_at(self.deadline_s):
+                item = await self.chunks.get()
+        except TimeoutError:
+            self.leave("error")
+            raise DeadlineExceeded("the request took longer than this server allows") from None
+        except asyncio.CancelledError:
+            self.leave()
+            raise
+        if isinstance(item, SpeechError):
+            self._over = True
+            raise item
+        self._over = item.result is not None
+        self._mark_read(item)
+        return item
+
+    def leave(self, reason: FinishReason = "cancelled") -> None:
+        """Give the job up for its reader, unless that has read all."""
+        if not self._over:
+            self._over = True
+            self.abandon(reason)
+
+    def _mark_read(self, chunk: AudioChunk) -> None:
         """Count a chunk as read; resume the job if it paused, and extend its deadline."""
         with self._changing:
             self._unread_s -= _seconds(chunk)
@@ -122,7 +160,7 @@ class RunningJob:
                 return
             self.deadline_s += monotonic() - self._paused_at_s
             self._paused_at_s = 0.0
-        self._wake()
+        self._wake(self)
 
     def _count(self, chunk: AudioChunk, *, may_pause: bool = False) -> None:
         """Count a chunk as unread; pause the job if that is too much."""
@@ -332,56 +370,6 @@ class JobQueue:
             self._closed = True
             self._changed.notify_all()
             return left
-
-
-class SpeechStream(AsyncIterator[AudioChunk]):
-    """Async iterator of a job's chunks, for one reader. Closing it cancels the job."""
-
-    def __init__(self, job: RunningJob, cancel: Callable[[RunningJob, FinishReason], None]) -> None:
-        self._job, self._cancel = job, cancel
-        self._over = False
-
-    @property
-    def progress(self) -> Progress:
-        """Of level 0."""
-        return self._job.progress
-
-    @property
-    def plan(self) -> Plan | None:
-        """The resolved job; None before its text is read, and for a replay."""
-        return self._job.plan
-
-    async def __anext__(self) -> AudioChunk:
-        if self._over:
-            raise StopAsyncIteration
-        try:
-            async with asyncio.timeout_at(self._job.deadline_s):
-                item = await self._job.chunks.get()
-        except TimeoutError:
-            self._end("error")
-            raise DeadlineExceeded("the request took longer than this server allows") from None
-        except asyncio.CancelledError:
-            self._end("cancelled")
-            raise
-        if isinstance(item, AudioChunk):
-            self._job.mark_read(item)
-            self._over = item.result is not None
-            return item
-        self._over = True
-        raise item
-
-    async def aclose(self) -> None:
-        """Cancel the job if it is not done; it stops at its next frame."""
-        self._end("cancelled")
-
-    def __del__(self) -> None:
-        if not self._over:  # takes no lock: the garbage collector runs in any thread, at any time
-            self._job.abandoned = "cancelled"
-
-    def _end(self, reason: FinishReason) -> None:
-        if not self._over:
-            self._over = True
-            self._cancel(self._job, reason)
 
 
 def _seconds(chunk: AudioChunk) -> float:

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
 from functools import partial
 from heapq import heappop, heappush
 from itertools import count
@@ -18,22 +17,14 @@ from app.engine.serving.running import JobQueue, RunningJob
 from samplers.knobs.features import knob_at_fault
 
 OnPiece = Callable[[], None]
+Turn = Callable[[OnPiece], object]
+"""What is done when its turn has come; it calls its argument between two pieces."""
+
 T = TypeVar("T")
 
 TEXT_CHARS, RECORDING_CHARS = 64, 4096
 """What is counted of a text besides its own characters, and of a recording: about as many
 characters are read in the time that any text takes, however short, or a recording."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class TextCall:
-    """What is done for a job when its turn has come: ``done`` gets what ``run(on_piece)`` gives."""
-
-    job_id: str
-    client: str
-    length: int  # its characters, or what else of work is as long as so many
-    run: Callable[[OnPiece], Any]
-    done: "Future[Any]" = field(default_factory=Future)
 
 
 class Turns:
@@ -46,63 +37,66 @@ class Turns:
     """
 
     def __init__(self) -> None:
-        self._waiting: dict[str, list[tuple[int, int, TextCall]]] = {}
+        self._waiting: dict[str, list[tuple[int, int, Turn]]] = {}
         self._tags: dict[str, int] = {}
         self._now = 0  # the tag at which the text that is read now began
         self._added = count()
+        self._reading: list[tuple[str, int]] = []  # clients and lengths, the innermost last
 
-    def add(self, call: TextCall) -> None:
-        """Let a text wait."""
-        client = call.client
+    def add(self, client: str, length: int, turn: Turn) -> None:
+        """Let a text wait for its turn, or what is as long as so many characters."""
         if client not in self._waiting:
             self._waiting[client] = []
             self._tags[client] = max(self._now, self._tags.get(client, 0))
-        heappush(self._waiting[client], (call.length, next(self._added), call))
+        heappush(self._waiting[client], (length, next(self._added), turn))
 
-    def next(self, during: TextCall | None = None) -> TextCall | None:
-        """Return the text to read next; None if there is none.
+    def begin(self) -> Turn | None:
+        """Return whose turn is next, to be followed by `end`; None if there is none.
 
-        While ``during`` is read only one that goes before its rest is returned: a shorter one of
-        the same client, or one of a client for whom less was read.
+        While one is read only one that goes before its rest is next: a shorter one of the same
+        client, or one of a client for whom less was read.
         """
-        client = self._first(during)
+        client = self._first()
         if client is None:
             return None
-        if during is None and len(self._waiting) == 1:
+        if not self._reading and len(self._waiting) == 1:
             # Nobody else waits and nothing is read: whatever was before delays nobody.
             self._now = max(self._tags.values())
             self._tags = {client: self._now}
         waiting = self._waiting[client]
-        _, _, call = heappop(waiting)
+        length, _, turn = heappop(waiting)
         self._now = max(self._now, self._tags[client])
-        self._tags[client] += call.length
+        self._tags[client] += length
         if not waiting:
             del self._waiting[client]
             # Of who does not wait, a tag that has been passed says no more than none.
             tags = self._tags.items()
             self._tags = {one: n for one, n in tags if n > self._now or one in self._waiting}
-        return call
+        self._reading.append((client, length))
+        return turn
+
+    def end(self) -> None:
+        """Note that what was begun last is done."""
+        self._reading.pop()
 
     def clear(self) -> None:
-        """Remove all; nobody gets a result."""
-        for waiting in self._waiting.values():
-            for *_, call in waiting:
-                call.done.cancel()
+        """Remove all that wait."""
         self._waiting.clear()
 
-    def _first(self, during: TextCall | None) -> str | None:
+    def _first(self) -> str | None:
         """Return whose turn it is."""
         if not self._waiting:
             return None
         # Of two with the same tag, whoever has the shorter text.
         client = min(self._waiting, key=lambda one: (self._tags[one], self._waiting[one][0]))
-        if during is None:
+        if not self._reading:
             return client
-        own = self._waiting.get(during.client)
-        tag = self._tags.get(during.client, self._now)
-        if client != during.client and self._tags[client] < tag:
+        reader, length = self._reading[-1]
+        own = self._waiting.get(reader)
+        tag = self._tags.get(reader, self._now)
+        if client != reader and self._tags[client] < tag:
             return client
-        return during.client if own and own[0][0] < during.length else None
+        return reader if own and own[0][0] < length else None
 
 
 class TextWorker:
@@ -121,61 +115,77 @@ class TextWorker:
         # espeak-ng reads one text at a time in a process, so more threads would only wait.
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="speech-text")
         self._turns, self._lock = Turns(), Lock()
+        self._results: set[Future[Any]] = set()  # that are waited for
 
     def read(self, backend: Backend, job: RunningJob, asked: SpeechJob) -> None:
         """Submit a job to be planned and queued, or refused."""
-        self._submit(asked, partial(self._plan, backend, job, asked))
+        length = TEXT_CHARS + len(asked.text)
+        self._add(asked.client, length, partial(self._plan, backend, job, asked))
 
     def preview(self, backend: Backend, job: SpeechJob) -> "Future[Reading]":
         """Submit the text of a job to be read and not spoken."""
-        return self._submit(job, partial(backend.read, job))
+        length = TEXT_CHARS + len(job.text)
+        return self._result(job.id, job.client, length, partial(backend.read, job))
 
     def encode(
         self, backend: Backend, job_id: str, content: bytes, client: str = ""
     ) -> "Future[Codes]":
         """Submit a recording to be encoded; texts wait for it."""
-        call = TextCall(job_id, client, RECORDING_CHARS, lambda _: backend.encode(content))
-        return self._add(call)
+        return self._result(job_id, client, RECORDING_CHARS, lambda _: backend.encode(content))
 
     def close(self) -> None:
         """Plan no more jobs."""
         with self._lock:
             self._turns.clear()
+        for waiting in tuple(self._results):
+            waiting.cancel()
         self._thread.shutdown(wait=False, cancel_futures=True)
 
-    def _submit(self, job: SpeechJob, run: Callable[[OnPiece], Any]) -> "Future[Any]":
-        """Have something done with the text of a job, when its turn has come."""
-        return self._add(TextCall(job.id, job.client, TEXT_CHARS + len(job.text), run))
+    def _result(
+        self, job_id: str, client: str, length: int, run: Callable[[OnPiece], T]
+    ) -> "Future[T]":
+        """Have something done when its turn has come; return what it will give."""
+        result: Future[T] = Future()
 
-    def _add(self, call: TextCall) -> "Future[Any]":
-        with self._lock:
-            self._turns.add(call)
-        self._thread.submit(self._do_next)
-        return call.done
-
-    def _do_next(self, during: TextCall | None = None) -> bool:
-        """Do what comes next."""
-        with self._lock:
-            call = self._turns.next(during)
-        if call is None:
-            return False
-        if call.done.set_running_or_notify_cancel():
+        def turn(on_piece: OnPiece) -> None:
+            if not result.set_running_or_notify_cancel():
+                return
             try:
-                call.done.set_result(call.run(partial(self._do_all, call)))
+                result.set_result(run(on_piece))
             except BaseException as error:
-                call.done.set_exception(broken(call.job_id, error))
+                result.set_exception(broken(job_id, error))
+
+        self._results.add(result)
+        result.add_done_callback(self._results.discard)
+        self._add(client, length, turn)
+        return result
+
+    def _add(self, client: str, length: int, turn: Turn) -> None:
+        with self._lock:
+            self._turns.add(client, length, turn)
+        self._thread.submit(self._do_next)
+
+    def _do_next(self) -> bool:
+        """Do what comes next; False if there is nothing."""
+        with self._lock:
+            turn = self._turns.begin()
+        if turn is None:
+            return False
+        try:
+            turn(self._do_all)
+        finally:
+            with self._lock:
+                self._turns.end()
         return True
 
-    def _do_all(self, during: TextCall) -> None:
+    def _do_all(self) -> None:
         """Do all that comes before the rest of what is being done."""
-        while self._do_next(during):
+        while self._do_next():
             pass
 
     def _plan(self, backend: Backend, job: RunningJob, asked: SpeechJob, on_piece: OnPiece) -> None:
         """Plan a job and queue it, or refuse it."""
         if job.abandoned is not None:
-            if self._queue.remove(job):
-                self._outcomes.ended(job, job.abandoned)
             return
         try:
             plan = backend.plan(asked, on_piece)
@@ -183,7 +193,7 @@ class TextWorker:
             speech_s = self._capacity.speech_s(spoken_symbols(plan.utterances))
             silence_s = pauses_s(plan.utterances, plan.params.pause_s, more=asked.more)
             job.playback.expected_s = speech_s + silence_s
-        except Exception as error:
+        except BaseException as error:
             refusal = broken(job.id, error)
         else:
             self._queue.enqueue(job, plan)

@@ -116,14 +116,6 @@ async def test_cancelling_the_reading_task_stops_the_job():
         assert backend.frames_made.get("wait for me", 0) <= 1
 
 
-async def test_a_stream_that_nobody_holds_stops_its_job():
-    backend = FakeBackend()
-    async with running(backend) as engine:
-        engine.submit(job("wait for me"))
-        backend.let(100)
-        await until(lambda: engine.finished == {"cancelled": 1})
-
-
 async def test_a_job_that_left_the_queue_is_never_spoken():
     backend = FakeBackend()
     async with running(backend, max_queue=1) as engine:
@@ -187,12 +179,12 @@ async def test_a_text_that_takes_long_to_read_holds_a_place_and_can_be_left():
     assert "hard" not in backend.spoken
 
 
-async def test_a_stream_that_nobody_holds_is_forgotten_before_its_text_is_read():
+async def test_a_job_whose_reader_left_is_forgotten_before_its_text_is_read():
     backend = FakeBackend()
     async with running(backend) as engine:
         first = asyncio.create_task(result(engine, "hard"))
         await until(lambda: engine.status.queued == 1)
-        engine.submit(job("hard left"))
+        engine.submit(job("hard left")).leave()
         backend.read_on.set()
         await first
         await until(lambda: engine.finished == {"stop": 1, "cancelled": 1})

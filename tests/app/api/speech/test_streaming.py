@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import soundfile
 
+from app.api.speech.answer import StreamedSpeech
 from app.main import create_app
 from app.settings import Settings
 from tests.app.tools.answers import nothing_works, path_of, report_of
@@ -111,6 +112,16 @@ def test_what_breaks_after_the_first_byte_cuts_the_connection_and_is_told(stream
     assert round(report["audio_s"] * 24_000) == (len(body) - WAV_HEAD_BYTES) / 2
     assert streaming.get(path_of(answer, "/audio")).status_code == 404
     assert streaming.post("/tts", json={"input": "next"}).status_code == 200
+
+
+def test_an_answer_that_fails_before_it_is_sent_leaves_no_job_behind(monkeypatch):
+    monkeypatch.setattr(StreamedSpeech, "__call__", None)
+    speaking = FakeBackend(chunk_s=0.1)
+    with serving(speaking) as (client, engine):
+        speaking.let(1)
+        answer = client.post("/tts", json={"input": "wait for me", "stream": True})
+        assert answer.status_code == 500
+        until(lambda: engine.finished == {"cancelled": 1})
 
 
 def test_a_client_that_leaves_frees_its_job_at_the_next_frame():

@@ -53,7 +53,7 @@ def given(
     drawn_s: float = 0.0,
 ) -> tuple[float, RunningJob]:
     """Return a job that has drawn so much speech, and what was made of it."""
-    job = RunningJob("a job", 60.0, lambda: None, played=played)
+    job = RunningJob("a job", 60.0, lambda _: None, played=played)
     job.plan = FakeBackend().plan(SpeechJob("a job", "Hi.", SamplingParams(), priority=priority))
     job.playback.audio_s = drawn_s if made_s is None else made_s
     if unread_s:
@@ -124,7 +124,7 @@ async def test_a_step_is_of(jobs: list[dict[str, Any]], stepped: list[int]) -> N
 async def test_a_job_that_would_make_others_stall_waits_but_no_replay_and_none_sent_whole() -> None:
     slow = Capacity()
     slow.note_sound(10.0, 1.0)
-    replay = RunningJob("again", 60.0, lambda: None, replayed=cast("Any", "a result"))
+    replay = RunningJob("again", 60.0, lambda _: None, replayed=cast("Any", "a result"))
     listeners = [given(), given()]
     for _, job in listeners:
         job.playback.expected_s = 5.0

@@ -33,7 +33,7 @@ LAGS: Early = (FirstChunk(30, 0.2), FirstChunk(150, 0.4))
 
 
 def new_job(*, played: bool = True, submitted_s: float | None = None) -> RunningJob:
-    job = RunningJob("a job", 60.0, lambda: None, played=played)
+    job = RunningJob("a job", 60.0, lambda _: None, played=played)
     job.plan = FakeBackend().plan(SpeechJob("a job", "Hi.", SamplingParams()))
     job.playback = Playback(monotonic() if submitted_s is None else submitted_s, played=played)
     job.playback.expected_s = 1.0
@@ -276,7 +276,7 @@ class Idle(BaseException):
 
 def run(worker: SoundWorker, backend: Together) -> None:
     """Let a worker do what there is: a replay, the least urgent job, ends it."""
-    last = RunningJob("last", 60.0, lambda: None, played=False, replayed=cast("Any", "a result"))
+    last = RunningJob("last", 60.0, lambda _: None, played=False, replayed=cast("Any", "a result"))
     last.playback = Playback(math.inf, played=False)
     worker.begin(last)
     with suppress(Idle):

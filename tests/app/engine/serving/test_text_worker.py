@@ -1,6 +1,7 @@
 """Texts are read in turn; what cannot be spoken is refused before any worker sees it."""
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator
 from concurrent.futures import Future
 from contextlib import closing
@@ -15,7 +16,7 @@ from app.engine.job import SpeechJob
 from app.engine.serving.metrics import EngineMetrics
 from app.engine.serving.outcomes import Outcomes
 from app.engine.serving.running import JobQueue, RunningJob
-from app.engine.serving.text_worker import TextCall, TextWorker, Turns
+from app.engine.serving.text_worker import TextWorker, Turn, Turns
 from samplers.knobs.params import SamplingParams
 from tests.fakes import FakeBackend
 
@@ -33,11 +34,14 @@ class Room:
         self.reader = TextWorker(self.queue, self.outcomes, Capacity(), slots=SLOTS)
 
     def send(self, text: str, client: str = "", **knobs: object) -> RunningJob:
-        job = RunningJob(text, 20.0, self.queue.wake, client=client)
+        job = RunningJob(text, 20.0, self.left, client=client)
         assert self.queue.admit(job)
         params = SamplingParams.model_validate(knobs)
         self.reader.read(self.backend, job, SpeechJob(text, text, params, client=client))
         return job
+
+    def left(self, job: RunningJob) -> None:
+        self.queue.remove(job)
 
     async def begun(self) -> None:
         """Wait until the first text takes the thread."""
@@ -172,40 +176,48 @@ async def test_who_left_meanwhile_is_not_read(room: Room) -> None:
     left.abandon("cancelled")
     room.backend.read_on.set()
     assert (await room.lined_up()).id == "hard"
-    async with asyncio.timeout(20):
-        while len(room.queue):
-            await asyncio.sleep(0.005)
-    assert left.plan is None
-    assert room.outcomes.finished == {"cancelled": 1}
+    last = room.send("Last.")
+    assert await room.lined_up() is last
+    assert (left.plan, len(room.queue)) == (None, 0)
 
 
 LONG = 4096
 
 
-def call_of(client: str, length: int, name: str = "") -> TextCall:
-    return TextCall("", client, length, lambda _: name or f"{client}{length}")
+def waits(turns: Turns, client: str, length: int, name: str = "") -> None:
+    turns.add(client, length, lambda _: name or f"{client}{length}")
 
 
 def filled(*texts: tuple[str, int]) -> Turns:
     turns = Turns()
     for client, length in texts:
-        turns.add(call_of(client, length))
+        waits(turns, client, length)
     return turns
 
 
-def said(call: TextCall | None) -> str:
-    assert call is not None
-    return str(call.run(lambda: None))
+def said(turn: Turn | None) -> str:
+    assert turn is not None
+    return str(turn(lambda: None))
 
 
-def taken(turns: Turns, during: TextCall | None = None) -> list[str]:
-    return [said(call) for call in iter(lambda: turns.next(during), None)]
+def done_next(turns: Turns) -> str:
+    name = said(turns.begin())
+    turns.end()
+    return name
+
+
+def taken(turns: Turns) -> list[str]:
+    names = []
+    while (turn := turns.begin()) is not None:
+        names.append(said(turn))
+        turns.end()
+    return names
 
 
 def test_one_clients_shortest_text_comes_first_and_of_equals_the_oldest() -> None:
     turns = Turns()
     for item in ("three", "of", "by", "a"):
-        turns.add(call_of("", len(item), item))
+        waits(turns, "", len(item), item)
     assert taken(turns) == ["a", "of", "by", "three"]
 
 
@@ -216,19 +228,19 @@ def test_a_stranger_waits_for_one_text_of_another_client_however_many_and_short_
     """The attacker asks again before each answer, so that it always has texts that wait."""
     turns = filled(*[("attacker", length)] * 9)
     for number in range(50):
-        assert turns.next() is not None
-        turns.add(call_of("attacker", length, f"again {number}"))
-    turns.add(call_of("stranger", 12, "Hello there."))
-    assert "Hello there." in (said(turns.next()), said(turns.next()))
+        assert done_next(turns)
+        waits(turns, "attacker", length, f"again {number}")
+    waits(turns, "stranger", 12, "Hello there.")
+    assert "Hello there." in (done_next(turns), done_next(turns))
 
 
 def test_who_asks_for_nothing_for_long_saves_nothing_up() -> None:
     """Somebody who comes after 100 texts of another does not get as many before the next one."""
     turns = filled(*[("busy", 100)] * 100)
     for _ in range(90):
-        turns.next()
+        done_next(turns)
     for _ in range(10):
-        turns.add(call_of("new", 100, "new100"))
+        waits(turns, "new", 100)
     assert taken(turns)[:4] in (
         ["new100", "busy100", "new100", "busy100"],
         ["busy100", "new100", "busy100", "new100"],
@@ -237,43 +249,41 @@ def test_who_asks_for_nothing_for_long_saves_nothing_up() -> None:
 
 def test_while_a_text_is_read_only_what_comes_before_its_rest_is_next() -> None:
     turns = filled(("attacker", LONG))
-    during = turns.next()
-    assert during is not None
-    turns.add(call_of("attacker", LONG, "as long"))
-    turns.add(call_of("attacker", 9, "shorter"))
-    turns.add(call_of("stranger", 12, "Hello there."))
-    turns.add(call_of("stranger", LONG - 13, "the stranger's book"))
-    turns.add(call_of("stranger", 14, "more than its share"))
+    assert turns.begin() is not None
+    waits(turns, "attacker", LONG, "as long")
+    waits(turns, "attacker", 9, "shorter")
+    waits(turns, "stranger", 12, "Hello there.")
+    waits(turns, "stranger", LONG - 13, "the stranger's book")
+    waits(turns, "stranger", 14, "more than its share")
     during_it = ["Hello there.", "more than its share", "the stranger's book", "shorter"]
-    assert taken(turns, during) == during_it
+    assert taken(turns) == during_it
+    turns.end()
     assert taken(turns) == ["as long"]
 
 
 def test_characters_read_are_shared_equally_by_all_that_wait() -> None:
     random = Random(7)
-    turns, read = Turns(), dict.fromkeys("abc", 0)
-    for client in read:
+    turns, read = Turns(), Counter[str]()
+    for client in "abc":
         for _ in range(2000):
             length = random.randint(1, 50) if client == "a" else random.randint(1, LONG)
-            turns.add(call_of(client, length))
+            waits(turns, client, length, f"{client} {length}")
     for _ in range(1500):
-        turn = turns.next()
-        assert turn is not None
-        read[turn.client] += turn.length
+        reader, characters = done_next(turns).split()
+        read[reader] += int(characters)
+    assert len(read) == 3
     assert max(read.values()) - min(read.values()) <= LONG
 
 
 def test_nothing_is_remembered_of_clients_who_left() -> None:
     turns = Turns()
     for number in range(1000):
-        turns.add(call_of(f"client {number}", 5))
-        assert turns.next() is not None
+        waits(turns, f"client {number}", 5)
+        assert done_next(turns)
     assert len(turns._tags) <= 2
 
 
-def test_what_is_cleared_comes_no_more_and_nobody_waits_for_it() -> None:
-    turns, call = Turns(), call_of("a", 1)
-    turns.add(call)
+def test_what_is_cleared_comes_no_more() -> None:
+    turns = filled(("a", 1))
     turns.clear()
-    assert turns.next() is None
-    assert call.done.cancelled()
+    assert turns.begin() is None
