@@ -126,7 +126,7 @@ def speak(speech: SpeechModel, full: Valle, sentences: Sequence[str]) -> list[Sp
         utterance = batch.admit(inputs)
         while utterance.finish_reason is None:
             batch.step()
-        if len(level_0 := utterance.codes()):
+        if len(level_0 := utterance.level_0()):
             codes, samples = draw(full, speech, inputs, level_0)
             spoken.append(SpokenSentence(inputs, level_0, codes, samples))
     return spoken

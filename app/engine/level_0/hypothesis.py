@@ -1,14 +1,20 @@
-"""One hypothesis of an utterance's level 0: its codes, and its place in the batch."""
+"""One hypothesis of an utterance's level 0: its codes, and its place in the batch.
+
+Most utterances have one, which is their level 0. Several that are drawn side by side are a
+`app.engine.level_0.hypothesis_group.HypothesisGroup`.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
+from torch import Tensor
 
-from app.engine.job import FinishReason
+from app.engine.errors import GenerationFailed
+from app.engine.job import Backtrack, FinishReason, RankedTake, SamplerMemory, TraceColumns
 from app.engine.level_0.backtracking import Backtracker
 from app.engine.utterance import UtteranceInput
-from samplers.ar.trace import Record
+from samplers.ar.trace import Record, columns
 from samplers.knobs.features import is_on
 
 
@@ -22,17 +28,33 @@ class Condition:
     logprobs: Sequence[float] = ()  # nats, of each frame that an earlier take has drawn
 
 
-class Hypothesis:
+class Level0Utterance:
+    """How level 0 of an utterance ended; the base of all ways of drawing it."""
+
+    finish_reason: FinishReason | None = None
+    error: GenerationFailed | None = None  # what failed, if `finish_reason` is `error`
+    ranked: tuple[RankedTake, ...] = ()  # each hypothesis, if several were drawn to their ends
+    memory: SamplerMemory | None = None  # of the sampler, if it has one that is worth keeping
+
+    def fail(self, error: GenerationFailed) -> None:
+        """End the utterance with an error."""
+        self.finish_reason, self.error = "error", error
+
+
+class Hypothesis(Level0Utterance):
     """One sequence of level-0 codes for an utterance, as far as it is drawn.
 
     Attributes:
         conditions: The prefix with the text; if guided, also the one without. Empty once its
             slots are free.
         logprobs: Under the model's own logits, nats, of each code that was kept and of the stop;
-            only if its group has `keeps_logprobs`.
+            only if `keeps_logprobs`.
         records: The trace record of each token, and the row in it.
         generation: Changes when what was queued for its row is of no more use.
     """
+
+    read_at_once = False
+    """Whether the host decides after each step which hypotheses go on."""
 
     def __init__(
         self,
@@ -44,14 +66,47 @@ class Hypothesis:
     ) -> None:
         self.inputs, self.conditions = inputs, tuple(conditions)
         self.wants_attention = is_on("entropix", inputs.params)
+        self.keeps_logprobs = inputs.params.best_of > 1 or is_on("branch", inputs.params)
         self.backtracker = backtracker
         self.codes = inputs.kept.level_0 if inputs.kept else []
         self.logprobs = list(self.conditions[0].logprobs)
         self.score = 0.0  # log-probability of a beam, nats; -inf if the row holds no beam
-        self.finish_reason: FinishReason | None = None
         self.records: list[tuple[Record, int]] = []
         self.generation = 0
         self._stop_token = stop_token
+
+    def __len__(self) -> int:
+        """Count the frames so far, those included that may still be rewound or replaced."""
+        return len(self.codes)
+
+    @property
+    def hypotheses(self) -> "Sequence[Hypothesis]":
+        """Those of its utterance, if it is the only one; see `HypothesisGroup`."""
+        return (self,)
+
+    all = hypotheses
+
+    @property
+    def final(self) -> int:
+        """How many of the first frames cannot change any more."""
+        if self.backtracker is None or self.finish_reason is not None:
+            return len(self.codes)
+        return self.backtracker.final
+
+    @property
+    def backtracks(self) -> tuple[Backtrack, ...]:
+        """Every backtrack so far, in order."""
+        return tuple(self.backtracker.taken) if self.backtracker else ()
+
+    @property
+    def trace(self) -> TraceColumns | None:
+        """The trace of every token, if the utterance asks for one."""
+        inputs = self.inputs
+        return columns(self.records, top=inputs.top_logprobs) if inputs.trace else None
+
+    def level_0(self, start: int = 0, end: int | None = None) -> Tensor:
+        """Return ``[n]`` int64: the frames so far, or a slice of them, on the host."""
+        return torch.tensor(self.codes[start:end], dtype=torch.int64)
 
     @property
     def idle(self) -> bool:

@@ -1,103 +1,60 @@
-"""The hypotheses of one utterance: the base class has one, the others draw several side by side."""
+"""Several hypotheses of one utterance, drawn side by side."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
-from app.engine.errors import GenerationFailed
-from app.engine.job import (
-    STOPPED,
-    Backtrack,
-    FinishReason,
-    RankedTake,
-    SamplerMemory,
-    TraceColumns,
-)
-from app.engine.level_0.hypothesis import Hypothesis
-from app.engine.level_0.input_batch import Arrived, InputBatch
+from app.engine.job import STOPPED, Backtrack, RankedTake, TraceColumns
+from app.engine.level_0.hypothesis import Hypothesis, Level0Utterance
+from app.engine.level_0.input_batch import Arrived, InputBatch, QueuedStep
 from app.engine.utterance import UtteranceInput
 from models.alignment.path import followed
-from samplers.ar.sampler import StepResult
-from samplers.ar.trace import Record, columns, log_prob_of
+from samplers.ar.trace import log_prob_of
 from samplers.knobs.features import is_on
 from samplers.ops.beam import final_score
 from samplers.ops.filters import sanitise
 from samplers.ranking import oddity, rank
 
 
-@dataclass
-class QueuedStep:
-    """A step that was queued: its B hypotheses in the order of their slots, and what it draws."""
-
-    hypotheses: Sequence[Hypothesis]
-    generations: Sequence[int]  # of each, when it was queued
-    fetch: Callable[[], Arrived]  # gives what was drawn; waits for no later step
-    record: Record | None = None  # of the trace
-    # ``[B, V]`` the model's logits, and what the sampler made of them; None where no group of the
-    # step is read at once.
-    own: Tensor | None = None
-    result: StepResult | None = None
-
-
-class HypothesisGroup:
-    """Level 0 of one utterance while `app.engine.level_0.runner.ArRunner` draws it.
+class HypothesisGroup(Level0Utterance, ABC):
+    """Several hypotheses of one utterance; a job reads it as it does the `Hypothesis` of others.
 
     Attributes:
         all: All hypotheses; they hold their slots until they are released.
         hypotheses: Those still considered; the first is the utterance's result so far.
-        ranked: The outcome of each hypothesis, where several were drawn to their ends.
-        memory: Of the sampler, once it has ended, if it has one that is worth keeping.
     """
 
-    keeps_logprobs = False
-    """Whether hypotheses keep the log-probabilities of their codes, for ranking."""
-
-    chosen_at_the_end = False
-    """Whether no frame is final before the utterance has ended."""
-
     read_at_once = False
-    """Whether the host decides after each step which hypotheses go on."""
+    """See `Hypothesis`."""
 
     def __init__(self, inputs: UtteranceInput, hypotheses: Sequence[Hypothesis]) -> None:
         self.inputs, self.hypotheses = inputs, list(hypotheses)
         self.all = tuple(hypotheses)
-        self.finish_reason: FinishReason | None = None
-        self.error: GenerationFailed | None = None  # what failed, if `finish_reason` is `error`
-        self.ranked: tuple[RankedTake, ...] = ()
-        self.memory: SamplerMemory | None = None
 
     def __len__(self) -> int:
-        """Count the frames so far, those included that may still be rewound or replaced."""
-        return len(self.hypotheses[0].codes)
+        """Count the frames of the first; see `Hypothesis`."""
+        return len(self.hypotheses[0])
 
     @property
     def final(self) -> int:
-        """How many of the first frames cannot change any more."""
-        backtracker = self.hypotheses[0].backtracker
-        if self.finish_reason is None and self.chosen_at_the_end:
-            return 0
-        if backtracker is None or self.finish_reason is not None:
-            return len(self)
-        return backtracker.final
+        """How many of the first frames cannot change: none before the end."""
+        return 0 if self.finish_reason is None else len(self)
 
     @property
     def backtracks(self) -> tuple[Backtrack, ...]:
-        """Every backtrack so far, in order."""
-        backtracker = self.hypotheses[0].backtracker
-        return tuple(backtracker.taken) if backtracker else ()
+        """Those of the first; see `Hypothesis`."""
+        return self.hypotheses[0].backtracks
 
     @property
     def trace(self) -> TraceColumns | None:
-        """The trace of every token, if the utterance asks for one."""
-        if not self.inputs.trace:
-            return None
-        return columns(self.hypotheses[0].records, top=self.inputs.top_logprobs)
+        """That of the first; see `Hypothesis`."""
+        return self.hypotheses[0].trace
 
-    def codes(self, start: int = 0, end: int | None = None) -> Tensor:
-        """Return ``[n]`` int64: the frames so far, or a slice of them, on the host."""
-        return torch.tensor(self.hypotheses[0].codes[start:end], dtype=torch.int64)
+    def level_0(self, start: int = 0, end: int | None = None) -> Tensor:
+        """Return the frames of the first; see `Hypothesis`."""
+        return self.hypotheses[0].level_0(start, end)
 
     def add_to(self, batch: InputBatch) -> None:
         """Add the rows that draw from the first step on."""
@@ -107,29 +64,13 @@ class HypothesisGroup:
         self, batch: InputBatch, step: QueuedStep, arrived: Arrived, places: Sequence[int]
     ) -> None:
         """Append what a step drew for its hypotheses, which are at some places of the step."""
-        if not arrived.invalid.isdisjoint(places):
-            self.fail(GenerationFailed("the model gave logits that are no numbers"))
-            return
         for place in places:
-            one = step.hypotheses[place]
-            if one.idle:
-                continue
-            if step.record is not None and self.inputs.trace:
-                one.records.append((step.record, place))
-            if self.keeps_logprobs:
-                one.logprobs.append(arrived.logprobs[place])
-            kept = one.append(arrived.codes[place])
-            if kept is not None and one.finish_reason is None:
-                batch.rewind(one)
+            batch.append(step, arrived, place)
         self.update(batch, step)
 
-    def update(self, batch: InputBatch, step: QueuedStep) -> None:  # noqa: ARG002  # others need it
+    @abstractmethod
+    def update(self, batch: InputBatch, step: QueuedStep) -> None:
         """After a step, set `finish_reason`, and fork or drop hypotheses of the batch."""
-        self.finish_reason = self.hypotheses[0].finish_reason
-
-    def fail(self, error: GenerationFailed) -> None:
-        """End the utterance with an error."""
-        self.finish_reason, self.error = "error", error
 
 
 class BestOf(HypothesisGroup):
@@ -137,8 +78,6 @@ class BestOf(HypothesisGroup):
 
     Each has its own noise; that of the first is the noise of an utterance with one hypothesis.
     """
-
-    keeps_logprobs = chosen_at_the_end = True
 
     def __init__(self, inputs: UtteranceInput, hypotheses: Sequence[Hypothesis]) -> None:
         super().__init__(inputs, hypotheses)
@@ -192,7 +131,7 @@ class BeamSearch(HypothesisGroup):
     A beam keeps its slots and rows to the end: a finished beam may be displaced by an active one.
     """
 
-    read_at_once = chosen_at_the_end = True
+    read_at_once = True
 
     def __init__(self, inputs: UtteranceInput, hypotheses: Sequence[Hypothesis]) -> None:
         super().__init__(inputs, hypotheses)
@@ -239,7 +178,6 @@ class BeamSearch(HypothesisGroup):
 class Branching(HypothesisGroup):
     """An utterance that may fork for `entropix_branch_frames` frames, final once one is kept."""
 
-    keeps_logprobs = True
     read_at_once = True
 
     def __init__(self, inputs: UtteranceInput, hypotheses: Sequence[Hypothesis]) -> None:
@@ -304,13 +242,17 @@ class Branching(HypothesisGroup):
         self.hypotheses = [best]
 
 
-def group_of(inputs: UtteranceInput, hypotheses: Sequence[Hypothesis]) -> HypothesisGroup:
-    """Return the hypotheses of an utterance as the kind of group that it asks for."""
+Drawn = Hypothesis | HypothesisGroup
+"""Level 0 of one utterance while `app.engine.level_0.runner.ArRunner` draws it."""
+
+
+def drawn_of(inputs: UtteranceInput, hypotheses: Sequence[Hypothesis]) -> Drawn:
+    """Return the hypothesis of an utterance, or several as the kind of group that it asks for."""
     if inputs.params.best_of > 1:
         return BestOf(inputs, hypotheses)
     if inputs.params.beam_width:
         return BeamSearch(inputs, hypotheses)
-    return (Branching if is_on("branch", inputs.params) else HypothesisGroup)(inputs, hypotheses)
+    return Branching(inputs, hypotheses) if is_on("branch", inputs.params) else hypotheses[0]
 
 
 def _report(

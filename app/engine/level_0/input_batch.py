@@ -6,7 +6,7 @@ pages, in fixed shapes that can be recorded, on a GPU.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import ClassVar, NamedTuple
 
 import numpy as np
@@ -22,9 +22,9 @@ from models.prefix_cache import PrefixCache, Read, SlotPrefix
 from models.stack.attention import attention_statistics
 from models.stack.slot_cache import SlotCache
 from models.valle import Valle
-from samplers.ar.sampler import ArSampler
+from samplers.ar.sampler import ArSampler, StepResult
 from samplers.ar.state import DrawnCodes, RowInput, SlotTable
-from samplers.ar.trace import log_prob_of
+from samplers.ar.trace import Record, log_prob_of
 from samplers.knobs.features import is_on, rows_needed
 from samplers.ops.entropix import AttentionStatistics
 from samplers.ops.filters import sanitise
@@ -46,6 +46,20 @@ class Arrived(NamedTuple):
     codes: Sequence[int]  # the stop where a row has ended
     logprobs: Sequence[float]  # under the model's own logits, nats; empty if nobody asked
     invalid: frozenset[int]  # those whose logits had NaN
+
+
+@dataclass
+class QueuedStep:
+    """A step that was queued: its B hypotheses in the order of their slots, and what it draws."""
+
+    hypotheses: Sequence[Hypothesis]
+    generations: Sequence[int]  # of each, when it was queued
+    fetch: Callable[[], Arrived]  # gives what was drawn; waits for no later step
+    record: Record | None = None  # of the trace
+    # ``[B, V]`` the model's logits, and what the sampler made of them; None where no utterance of
+    # the step is read at once.
+    own: Tensor | None = None
+    result: StepResult | None = None
 
 
 class InputBatch(ABC):
@@ -156,6 +170,19 @@ class InputBatch(ABC):
             if one in self._rows:
                 self.sampler.leave(one.slot)
                 self._leave(one)
+
+    def append(self, step: QueuedStep, arrived: Arrived, place: int) -> None:
+        """Append what a step drew to the hypothesis at a place, and rewind its row if need be."""
+        one = step.hypotheses[place]
+        if one.idle:
+            return
+        if step.record is not None and one.inputs.trace:
+            one.records.append((step.record, place))
+        if one.keeps_logprobs:
+            one.logprobs.append(arrived.logprobs[place])
+        kept = one.append(arrived.codes[place])
+        if kept is not None and one.finish_reason is None:
+            self.rewind(one)
 
     def rewind(self, hypothesis: Hypothesis) -> None:
         """Have a row go on behind the codes that its hypothesis has kept."""

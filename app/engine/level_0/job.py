@@ -13,13 +13,8 @@ from torch import Tensor
 
 from app.engine.errors import SpeechError
 from app.engine.interface import Plan
-from app.engine.job import (
-    FinishReason,
-    Progress,
-    SpeechResult,
-    TraceColumns,
-)
-from app.engine.level_0.hypothesis_group import HypothesisGroup
+from app.engine.job import FinishReason, Progress, SpeechResult, TraceColumns
+from app.engine.level_0.hypothesis_group import Drawn
 from app.engine.level_0.masked import MaskedUtterance
 from app.engine.utterance import (
     ContextUtterance,
@@ -61,7 +56,7 @@ class Level0Job:
         on_chunk: OnChunk,
     ) -> None:
         self.plan = plan
-        self.utterance: HypothesisGroup | MaskedUtterance | None = None
+        self.utterance: Drawn | MaskedUtterance | None = None
         self.over = False
         self.error: SpeechError | None = None
         self.frames = 0
@@ -161,7 +156,7 @@ class Level0Job:
             self.utterance = None
             end = self._end(
                 utterance.finish_reason,
-                utterance.codes(),
+                utterance.level_0(),
                 backtracks=utterance.backtracks,
                 trace=utterance.trace,
                 takes=utterance.ranked,
@@ -172,7 +167,7 @@ class Level0Job:
         final = utterance.final
         final -= final % self._block_frames
         if final > self._emitted:
-            codes = utterance.codes(self._emitted, final)
+            codes = utterance.level_0(self._emitted, final)
             self._emitted = final
             if self._streams:
                 self.frames = self._ended_frames + final

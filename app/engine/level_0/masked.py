@@ -7,7 +7,8 @@ import torch
 from torch import Tensor
 
 from app.engine.errors import GenerationFailed
-from app.engine.job import Backtrack, FinishReason, RankedTake, SamplerMemory, TraceColumns
+from app.engine.job import Backtrack, TraceColumns
+from app.engine.level_0.hypothesis import Level0Utterance
 from app.engine.utterance import UtteranceInput
 from models.config import LENGTH_TOKENS
 from models.prefix import Prefix
@@ -19,8 +20,8 @@ from samplers.ops.guidance import guide
 _MAX_DIGITS = 10
 
 
-class MaskedUtterance:
-    """Level 0 of one utterance in masked passes; a job reads it as it does a `HypothesisGroup`.
+class MaskedUtterance(Level0Utterance):
+    """Level 0 of one utterance in masked passes; a job reads it as it does a `Hypothesis`.
 
     There is one hypothesis, nothing to backtrack, and no state beside the codes. Its finish reason
     is `length` if the predicted length exceeds the limit.
@@ -28,10 +29,7 @@ class MaskedUtterance:
     Source: MaskGIT, arXiv:2202.04200, as in e-c-k-e-r/vall-e.
     """
 
-    error: GenerationFailed | None = None
     backtracks: tuple[Backtrack, ...] = ()
-    ranked: tuple[RankedTake, ...] = ()
-    memory: SamplerMemory | None = None
 
     @torch.inference_mode()
     def __init__(self, model: Valle, inputs: UtteranceInput) -> None:
@@ -48,7 +46,6 @@ class MaskedUtterance:
         self._scores = torch.ones(self._length, device=device)
         self._counts = schedule(self._length, params.nar_len_steps, remask=params.nar_len_remask)
         self._pass = 0
-        self.finish_reason: FinishReason | None = None
 
     def __len__(self) -> int:
         """Count the frames that the next pass leaves unmasked."""
@@ -66,7 +63,7 @@ class MaskedUtterance:
         """An empty trace, if the utterance asks for one: masked passes record none."""
         return {} if self.inputs.trace else None
 
-    def codes(self, start: int = 0, end: int | None = None) -> Tensor:
+    def level_0(self, start: int = 0, end: int | None = None) -> Tensor:
         """Return ``[n]`` int64: all frames, or a slice of them, on the host."""
         return self._codes[start:end].cpu()
 
@@ -77,8 +74,7 @@ class MaskedUtterance:
         self._codes = self._codes.masked_fill(masked, self._model.config.mask_token)
         read, logits = self._codes, self._logits()
         if not bool(logits.isfinite().any(-1).all()):
-            self.error = GenerationFailed("the model gave logits that are no numbers")
-            self.finish_reason = "error"
+            self.fail(GenerationFailed("the model gave logits that are no numbers"))
             return read
         self._codes, self._scores = sample_masked(
             logits,

@@ -22,8 +22,8 @@ import torch
 from app.engine.errors import GenerationFailed, broken
 from app.engine.interface import Plan
 from app.engine.job import SamplerMemory
-from app.engine.level_0.hypothesis_group import HypothesisGroup, QueuedStep, group_of
-from app.engine.level_0.input_batch import InputBatch
+from app.engine.level_0.hypothesis_group import Drawn, HypothesisGroup, drawn_of
+from app.engine.level_0.input_batch import InputBatch, QueuedStep
 from app.engine.level_0.job import Level0Job, OnChunk, longest
 from app.engine.level_0.masked import MaskedUtterance
 from app.engine.level_0.paged_batch import PagedBatch
@@ -36,6 +36,7 @@ from models.cuda.lost import is_device_lost
 from models.prefix import MARKS
 from models.prefix_cache import PrefixCache
 from models.stack.paged_cache import OutOfPages, PagePool
+from models.stack.transformer import MAX_POSITIONS
 from models.valle import Valle
 from samplers.ar.trace import Trace, log_prob_of
 from samplers.knobs.features import rows_needed
@@ -69,8 +70,8 @@ class ArRunner:
             if pool is None
             else PagedBatch(model, pool, slots, max_length, record)
         )
-        self._running: list[HypothesisGroup] = []
-        self._flying: deque[tuple[QueuedStep, Mapping[HypothesisGroup, Sequence[int]]]] = deque()
+        self._running: list[Drawn] = []
+        self._flying: deque[tuple[QueuedStep, Mapping[Drawn, Sequence[int]]]] = deque()
 
     @classmethod
     def alone(
@@ -95,12 +96,12 @@ class ArRunner:
         return self._batch.cache.bytes
 
     @property
-    def running(self) -> Sequence[HypothesisGroup]:
+    def running(self) -> Sequence[Drawn]:
         """The utterances that have not ended."""
         return tuple(self._running)
 
     @torch.inference_mode()
-    def admit(self, inputs: UtteranceInput) -> HypothesisGroup:
+    def admit(self, inputs: UtteranceInput) -> Drawn:
         """Add an utterance and run its prefixes; steps then draw it.
 
         Raises:
@@ -114,16 +115,19 @@ class ArRunner:
                 f"{count} slots of {longest} positions asked for, {self.free_rows} of {max_length} "
                 "are free"
             )
-        group = group_of(inputs, self._batch.begin(self._prefixes, inputs, prefixes))
+        group = drawn_of(inputs, self._batch.begin(self._prefixes, inputs, prefixes))
         try:
-            group.add_to(self._batch)
+            if isinstance(group, HypothesisGroup):
+                group.add_to(self._batch)
+            else:
+                self._batch.add([group], inputs)
         except BaseException:
             self._batch.release(group.all)
             raise
         self._running.append(group)
         return group
 
-    def cancel(self, group: HypothesisGroup) -> None:
+    def cancel(self, group: Drawn) -> None:
         """End an utterance, if it has not ended, and free its rows."""
         if group.finish_reason is None:
             group.finish_reason = "cancelled"
@@ -135,7 +139,7 @@ class ArRunner:
         self._batch.close()
 
     @torch.inference_mode()
-    def step(self, only: Collection[HypothesisGroup] | None = None) -> Sequence[HypothesisGroup]:
+    def step(self, only: Collection[Drawn] | None = None) -> Sequence[Drawn]:
         """Queue the next code of utterances, all or some, and read what has been drawn.
 
         Utterances that are left out keep their slots, and their codes are as if they had not been.
@@ -150,7 +154,7 @@ class ArRunner:
             self._read(*self._flying.popleft())
         return groups
 
-    def _make_room(self, group: HypothesisGroup) -> None:
+    def _make_room(self, group: Drawn) -> None:
         """Take the memory that an utterance needs next; it fails alone where there is none."""
         try:
             for hypothesis in group.hypotheses:
@@ -160,14 +164,14 @@ class ArRunner:
             group.fail(GenerationFailed(f"no memory for keys and values: {error}"))
             self._free(group)
 
-    def _launch(self, groups: Sequence[HypothesisGroup]) -> int:
+    def _launch(self, groups: Sequence[Drawn]) -> int:
         """Queue a step of utterances; returns how many may be under way unread."""
         if not groups:
             return 0
         batch = self._batch
         rows = [(one, group) for group in groups for one in group.hypotheses if batch.has(one)]
         rows.sort(key=lambda row: row[0].slot)
-        hypotheses, places = [one for one, _ in rows], dict[HypothesisGroup, list[int]]()
+        hypotheses, places = [one for one, _ in rows], dict[Drawn, list[int]]()
         for place, (_, group) in enumerate(rows):
             places.setdefault(group, []).append(place)
         generations = [one.generation for one in hypotheses]
@@ -179,7 +183,7 @@ class ArRunner:
         fed, slots = batch.feed(hypotheses), [one.slot for one in hypotheses]
         result = batch.sampler.advance(fed.own, trace, fed.null, fed.attention, slots)
         logprobs = None
-        if any(group.keeps_logprobs for group in groups):
+        if any(one.keeps_logprobs for one in hypotheses):
             logprobs = log_prob_of(sanitise(fed.own), result.codes)
         step = QueuedStep(hypotheses, generations, batch.fetch(fed, result.codes, logprobs))
         step.record = trace.records[0] if trace else None
@@ -189,17 +193,23 @@ class ArRunner:
             return 0
         return batch.lag
 
-    def _read(self, step: QueuedStep, places: Mapping[HypothesisGroup, Sequence[int]]) -> None:
+    def _read(self, step: QueuedStep, places: Mapping[Drawn, Sequence[int]]) -> None:
         """Append what a step drew, and free the rows of utterances that end with it."""
         arrived, rows = step.fetch(), zip(step.hypotheses, step.generations, strict=True)
         fresh = {place for place, (one, number) in enumerate(rows) if one.generation == number}
         for group, own in places.items():
-            if current := [place for place in own if place in fresh]:
+            if not (current := [place for place in own if place in fresh]):
+                continue
+            if not arrived.invalid.isdisjoint(current):
+                group.fail(GenerationFailed("the model gave logits that are no numbers"))
+            elif isinstance(group, HypothesisGroup):
                 group.read(self._batch, step, arrived, current)
-                if group.finish_reason is not None:
-                    self._free(group)
+            else:
+                self._batch.append(step, arrived, *current)
+            if group.finish_reason is not None:
+                self._free(group)
 
-    def _free(self, group: HypothesisGroup) -> None:
+    def _free(self, group: Drawn) -> None:
         """Free the rows and slots of an utterance that has ended."""
         if group in self._running:
             self._running.remove(group)
@@ -207,7 +217,7 @@ class ArRunner:
             group.memory = self._memory(group)
         self._batch.release(group.all)
 
-    def _memory(self, group: HypothesisGroup) -> SamplerMemory | None:
+    def _memory(self, group: Drawn) -> SamplerMemory | None:
         """Return what the sampler knew of an utterance, where that is more than its codes."""
         hypothesis = group.hypotheses[0]
         if not self._batch.has(hypothesis):
@@ -235,7 +245,10 @@ class JobBatch:
         pool: PagePool | None = None,
     ) -> None:
         self._model, self._make, self._prefixes = speech.model, make, prefixes
-        self._max_length = _max_length(speech.model.config, speech.codec.config.frame_rate_hz)
+        # Where a kernel attends, positions that are not seen cost nothing but entries of a table.
+        wide = pool is not None and "attend" in speech.model.transformer.kernels.fused
+        usual = _max_length(speech.model.config, speech.codec.config.frame_rate_hz)
+        self._max_length = MAX_POSITIONS if wide else usual
         self._pool = pool
         self._shared = ArRunner(
             speech.model, prefixes, slots=slots, max_length=self._max_length, pool=pool,
@@ -264,7 +277,7 @@ class JobBatch:
 
     def end(self, job: Level0Job) -> None:
         """Remove a job, whether it is over or not; its rows are free at once."""
-        if isinstance(job.utterance, HypothesisGroup):
+        if isinstance(job.utterance, Drawn):
             self._own.get(job, self._shared).cancel(job.utterance)
         job.utterance, job.over = None, True
         self._own.pop(job, None)
@@ -291,7 +304,7 @@ class JobBatch:
         fresh = [job for job in jobs if job.utterance is None and not job.over]
         for job in fresh[:MAX_PREFILLS]:
             self._prefill(job)
-        groups = [job.utterance for job in jobs if isinstance(job.utterance, HypothesisGroup)]
+        groups = [job.utterance for job in jobs if isinstance(job.utterance, Drawn)]
         for runner in (self._shared, *self._own.values()):
             runner.step(groups)
         for job in jobs:
@@ -314,9 +327,7 @@ class JobBatch:
                 raise
             job.fail(broken(job.plan.job.id, error))
 
-    def _utterance(
-        self, job: Level0Job, inputs: UtteranceInput
-    ) -> HypothesisGroup | MaskedUtterance:
+    def _utterance(self, job: Level0Job, inputs: UtteranceInput) -> Drawn | MaskedUtterance:
         model = self._model
         if inputs.params.level_0 == "masked":
             return MaskedUtterance(model, inputs)

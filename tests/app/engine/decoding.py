@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from app.engine.job import Backtrack, FinishReason, TraceColumns
-from app.engine.level_0.hypothesis_group import HypothesisGroup
+from app.engine.level_0.hypothesis_group import Drawn
 from app.engine.level_0.masked import MaskedUtterance
 from app.engine.level_0.runner import ArRunner
 from app.engine.sound.levels import Levels
@@ -36,7 +36,7 @@ def decode_utterance(
     model: Valle, codebooks: Tensor, inputs: UtteranceInput, on_frame: OnFrame = lambda _: True
 ) -> Decoded:
     """Decode one utterance; level 0 alone if it was cancelled."""
-    drawn: HypothesisGroup | MaskedUtterance
+    drawn: Drawn | MaskedUtterance
     prefixes = PrefixCache(model)
     if inputs.params.level_0 == "masked":
         drawn = masked = MaskedUtterance(model, inputs)
@@ -49,8 +49,8 @@ def decode_utterance(
         if drawn.error is not None:
             raise drawn.error
         if drawn.finish_reason != "stop" and not on_frame(len(drawn)):
-            return Decoded(drawn.codes()[:, None], "cancelled")
+            return Decoded(drawn.level_0()[:, None], "cancelled")
     finer = Levels(model, codebooks, inputs, prefixes)
-    for window in finer.cut(drawn.codes(), ended=True):
+    for window in finer.cut(drawn.level_0(), ended=True):
         finer.draw(window)
     return Decoded(finer.codes, drawn.finish_reason, drawn.trace, drawn.backtracks)

@@ -59,7 +59,7 @@ def draw(
     read = []
     while drawn.finish_reason is None:
         read.append(drawn.step())
-    return drawn.codes(), drawn.finish_reason, read
+    return drawn.level_0(), drawn.finish_reason, read
 
 
 def test_every_pass_of_the_reference_loop(golden_valle: Path) -> None:
@@ -79,7 +79,7 @@ def test_every_pass_of_the_reference_loop(golden_valle: Path) -> None:
     while drawn.finish_reason is None:
         read.append(drawn.step())
     assert torch.equal(torch.stack(read), expected["masked_loop_inputs"])
-    assert torch.equal(drawn.codes(), expected["masked_loop_output"])
+    assert torch.equal(drawn.level_0(), expected["masked_loop_output"])
     assert predict_length(model, prefix) == meta["len_result"]
 
 

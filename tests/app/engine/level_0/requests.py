@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from app.engine.level_0.hypothesis_group import HypothesisGroup
+from app.engine.level_0.hypothesis_group import Drawn
 from app.engine.level_0.runner import ArRunner
 from app.engine.utterance import ContextUtterance, KeptFrames, UtteranceInput
 from models.cuda.graphs import Record
@@ -120,38 +120,38 @@ def runner(
     return ArRunner(model, prefixes, slots=slots, max_length=ROOM, pool=pool, record=record)
 
 
-def finish(batch: ArRunner, *groups: HypothesisGroup) -> None:
+def finish(batch: ArRunner, *groups: Drawn) -> None:
     """Step until some utterances have ended, or all."""
     while any(group.finish_reason is None for group in groups or batch.running):
         batch.step()
 
 
-def alone(model: Valle, one: UtteranceInput) -> HypothesisGroup:
+def alone(model: Valle, one: UtteranceInput) -> Drawn:
     batch = ArRunner.alone(model, PrefixCache(model), one)
     group = batch.admit(one)
     finish(batch)
     return group
 
 
-def outcome(group: HypothesisGroup, columns: Sequence[str] = ()) -> tuple[Any, ...]:
+def outcome(group: Drawn, columns: Sequence[str] = ()) -> tuple[Any, ...]:
     """What came of a request; of its trace the named columns, or all."""
     trace = group.trace or {}
     read = {name: trace[name].tobytes() for name in (columns or trace) if trace}
     memory = None if group.memory is None else group.memory.last_act.tolist()
     return (
-        group.codes().tolist(), group.finish_reason, group.backtracks,
+        group.level_0().tolist(), group.finish_reason, group.backtracks,
         [(take.frames, take.finish_reason, take.kept) for take in group.ranked], read, memory,
     )  # fmt: skip
 
 
-def drawn(batch: ArRunner, inputs: Sequence[UtteranceInput], seed: int) -> list[HypothesisGroup]:
+def drawn(batch: ArRunner, inputs: Sequence[UtteranceInput], seed: int) -> list[Drawn]:
     """Draw all, as rows are free, with pauses, and some that leave before their end.
 
     No frame that was final is ever another.
     """
-    final: dict[HypothesisGroup, list[int]] = {}
+    final: dict[Drawn, list[int]] = {}
     chance, waiting = random.Random(seed), list(inputs)
-    groups, leaving, paused = list[HypothesisGroup](), list[HypothesisGroup](), set[Any]()
+    groups, leaving, paused = list[Drawn](), list[Drawn](), set[Any]()
     while waiting or any(group.finish_reason is None for group in groups):
         while waiting and batch.free_rows >= 6 and chance.random() < 0.7:
             groups.append(batch.admit(waiting.pop(0)))
@@ -165,25 +165,25 @@ def drawn(batch: ArRunner, inputs: Sequence[UtteranceInput], seed: int) -> list[
         if leaving and chance.random() < 0.3:
             batch.cancel(leaving.pop(0))
         for group in groups:
-            before, final[group] = final.get(group, []), group.codes(0, group.final).tolist()
+            before, final[group] = final.get(group, []), group.level_0(0, group.final).tolist()
             assert final[group][: len(before)] == before
     for group in leaving:
         batch.cancel(group)
     return groups
 
 
-def assert_as_alone(model: Valle, *groups: HypothesisGroup) -> None:
+def assert_as_alone(model: Valle, *groups: Drawn) -> None:
     """Assert that codes, trace and backtracks are those of the same utterance drawn alone."""
     for group in groups:
         assert outcome(group) == outcome(alone(model, group.inputs)), group.inputs.params
 
 
-def assert_read_its_own(model: Valle, group: HypothesisGroup) -> None:
+def assert_read_its_own(model: Valle, group: Drawn) -> None:
     """Assert that each kept code was drawn from what the model says of the codes before it.
 
     The trace and the backtracks tell together how it came to these codes.
     """
-    codes, trace, back = group.codes().tolist(), group.trace, [*group.backtracks]
+    codes, trace, back = group.level_0().tolist(), group.trace, [*group.backtracks]
     assert trace is not None
     drawn = [] if group.inputs.kept is None else group.inputs.kept.level_0
     first, rows = len(drawn), dict[int, int]()  # of each frame the last record: of what is kept

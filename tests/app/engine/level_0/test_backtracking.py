@@ -165,7 +165,7 @@ def test_what_is_stuck_is_rewound_and_what_led_there_is_penalised(
     params = SamplingParams.model_validate(STUBBORN | case.knobs | guided)
     most = 400 if case.reason == "length" else 600
     found = alone(float_model, UtteranceInput([1, 2], params, 1, 0, most, silent=silent))
-    assert found.codes().tolist() == case.codes
+    assert found.level_0().tolist() == case.codes
     assert found.backtracks == tuple(Backtrack(*one) for one in case.taken)
     assert found.finish_reason == case.reason
 
@@ -177,7 +177,7 @@ def test_where_nothing_is_stuck_it_changes_no_code_and_off_looks_at_nothing(
     one = alone(float_model, watched)
     assert one.backtracks == ()
     monkeypatch.setattr("app.engine.level_0.input_batch.Backtracker", None)
-    assert torch.equal(alone(float_model, off).codes(), one.codes())
+    assert torch.equal(alone(float_model, off).level_0(), one.level_0())
 
 
 @given(st.lists(st.integers(0, 2), min_size=1, max_size=40), st.integers(1, 45))

@@ -13,7 +13,7 @@ import torch
 
 from app.engine.job import STOPPED
 from app.engine.level_0.hypothesis import Hypothesis
-from app.engine.level_0.hypothesis_group import HypothesisGroup
+from app.engine.level_0.hypothesis_group import Drawn
 from app.engine.utterance import ContextUtterance, KeptFrames, UtteranceInput
 from models.alignment.attention import TextAttention
 from models.alignment.path import followed
@@ -46,7 +46,7 @@ PLAIN_RANK: dict[str, Any] = {
 }
 
 
-def hypotheses_of(model: Valle, one: UtteranceInput) -> tuple[list[Hypothesis], HypothesisGroup]:
+def hypotheses_of(model: Valle, one: UtteranceInput) -> tuple[list[Hypothesis], Drawn]:
     """All hypotheses of an utterance as they ended, and their group."""
     batch = runner(model)
     utterance = batch.admit(one)
@@ -61,7 +61,7 @@ def test_a_hypothesis_does_not_depend_on_how_many_there_are(model: Valle) -> Non
         few, _ = hypotheses_of(model, traced(best_of=2, **knobs))
         single = alone(model, traced(**knobs))
         assert [one.codes for one in few] == [one.codes for one in hypotheses[:2]]
-        assert hypotheses[0].codes == single.codes().tolist()
+        assert hypotheses[0].codes == single.level_0().tolist()
         assert hypotheses[0].finish_reason == single.finish_reason
 
 
@@ -82,7 +82,7 @@ def test_without_penalties_the_likeliest_that_drew_the_stop_is_kept(model: Valle
     by_themselves = [number for number, one in enumerate(hypotheses) if one.finish_reason == "stop"]
     best = max(by_themselves, key=lambda number: ranked[number].score)
     assert [one.kept for one in ranked] == [number == best for number in range(6)]
-    assert utterance.codes().tolist() == hypotheses[best].codes
+    assert utterance.level_0().tolist() == hypotheses[best].codes
     assert utterance.trace is not None
     assert np.mean(utterance.trace["logprob"]) == pytest.approx(ranked[best].score, abs=1e-5)
 
@@ -192,7 +192,7 @@ def test_a_search_finds_what_the_textbook_finds_also_as_wide_as_everything(tiny:
         ranks = [score / (len(codes) + ends) ** power for score, codes, ends in beams]
         score, codes, ends = beams[int(np.argmax(ranks))]
         found = alone(tiny, one)
-        assert (tuple(found.codes().tolist()), found.finish_reason in STOPPED) == (codes, ends)
+        assert (tuple(found.level_0().tolist()), found.finish_reason in STOPPED) == (codes, ends)
 
 
 @pytest.mark.parametrize("knobs", [{}, RESCALED, ENDING, {"repetition_penalty": 1.5}])
@@ -203,7 +203,7 @@ def test_one_beam_is_greedy_and_so_are_several_that_have_no_choice(
     searches: list[dict[str, Any]] = [{"beam_width": 1}, {"beam_width": 4, "top_k": 1}]
     for search in searches:
         found = alone(model, traced(**search, **knobs))
-        assert torch.equal(found.codes(), greedy.codes())
+        assert torch.equal(found.level_0(), greedy.level_0())
         assert found.finish_reason == greedy.finish_reason
 
 
@@ -245,7 +245,7 @@ def branching(seed: int = 1, max_frames: int = 40, **knobs: Any) -> UtteranceInp
 def test_where_there_is_no_room_to_branch_it_is_as_without_entropix(model: Valle) -> None:
     found = alone(model, branching(max_frames=20, entropix_branch_frames=30))
     one = branching(max_frames=20, entropix=False)
-    assert torch.equal(found.codes(), alone(model, one).codes())
+    assert torch.equal(found.level_0(), alone(model, one).level_0())
     assert found.trace is not None
     assert not found.trace["branched"].any()
 
@@ -264,7 +264,7 @@ def test_branches_differ_from_the_fork_on_and_the_highest_rank_is_kept(model: Va
     assert hypotheses
 
 
-def assert_best(utterance: HypothesisGroup, hypotheses: list[Hypothesis]) -> None:
+def assert_best(utterance: Drawn, hypotheses: list[Hypothesis]) -> None:
     """Assert that the utterance kept the branch that is likeliest since the fork."""
     start = next(
         frame

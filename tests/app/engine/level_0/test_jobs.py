@@ -4,7 +4,9 @@ import gc
 import weakref
 from contextlib import closing
 from dataclasses import replace
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -13,10 +15,13 @@ from app.engine.backend.synthesizer import Synthesizer
 from app.engine.errors import GenerationFailed
 from app.engine.interface import Plan
 from app.engine.job import SpeechJob
-from app.engine.level_0.hypothesis_group import HypothesisGroup
+from app.engine.level_0.hypothesis_group import Drawn
 from app.engine.level_0.job import Level0Job
 from app.engine.level_0.runner import MAX_PREFILLS, ArRunner, JobBatch
 from app.engine.utterance import Level0Chunk, UtteranceInput
+from models.cuda.kernels.operators import FUSED, TORCH
+from models.prefix_cache import PrefixCache
+from models.stack.paged_cache import PagePool
 from models.text import Utterance
 from samplers.knobs.params import SamplingParams
 
@@ -89,8 +94,8 @@ def test_final_frames_are_handed_on_once_in_whole_blocks_and_none_that_is_rewoun
         first, *others, last = chunks
         assert (len(first.codes), last.ending is None) == (0, False)
         assert all(len(chunk.codes) == block and chunk.ending is None for chunk in others)
-        assert isinstance(group, HypothesisGroup)
-        assert codes(chunks) == group.codes().tolist()
+        assert isinstance(group, Drawn)
+        assert codes(chunks) == group.level_0().tolist()
         blocks, backtracks = blocks + len(others), backtracks + len(group.backtracks)
     assert blocks
     assert backtracks
@@ -215,3 +220,39 @@ def test_of_a_context_that_would_be_too_long_the_oldest_is_left_out(synthesizer,
     assert [len(inputs.context) for inputs in whole[-4:]] == [0, 1, 2, 3]
     assert [len(inputs.context) for inputs in short[-4:]] == [0, 1, 2, 2]
     assert [each.codes.tolist() for each in short[-1].context] == last[1:] != before
+
+
+@pytest.mark.parametrize(("kernels", "alone"), [(FUSED, 0), (TORCH, 1)], ids=["fused", "torch"])
+def test_over_pages_the_longest_utterance_is_a_row_among_others_where_a_kernel_attends(
+    toy, kernels, alone, monkeypatch
+):
+    of = Synthesizer.load(ModelOptions(toy, "cpu", weights="float32", threads=1))
+    model, before = of.speech.model, of.spoken(replace(plan(of, 0).job, max_duration_s=0.2))
+    (spoken, *_), drawn = before.utterances, np.arange(4000) % 512
+    spoken = replace(spoken, codes=np.repeat(drawn[:, None], 8, 1).astype(np.int16))
+    one = plan(of, 1, context_utterances=1)
+    told = replace(before, utterances=(spoken,), frames=4000)
+    one = replace(one, job=replace(one.job, before=told, max_duration_s=54.0))
+    with closing(of.batch(1)) as batch:
+        slots, own = begin(batch, one)
+        while not slots.over:
+            batch.step([slots])
+    assert slots.error is None
+
+    make, runners = ArRunner.alone, 0
+
+    def counted(*given: Any) -> ArRunner:
+        nonlocal runners
+        runners += 1
+        return make(*given)
+
+    monkeypatch.setattr(ArRunner, "alone", counted)
+    monkeypatch.setattr(model.transformer, "kernels", kernels)
+    pool = PagePool(model.config, 99, dtype=torch.float32, device=torch.device("cpu"))
+    prefixes = PrefixCache(model, new_cache=pool.new_cache)
+    with closing(JobBatch(of.speech, batch._make, prefixes, slots=1, pool=pool)) as paged:
+        job, chunks = begin(paged, one)
+        while not job.over:
+            paged.step([job])
+    assert (job.error, runners) == (None, alone)
+    assert codes(chunks) == codes(own)

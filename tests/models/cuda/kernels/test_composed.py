@@ -62,6 +62,6 @@ def test_a_recorded_step_draws_what_the_loop_does(tmp_path: Path) -> None:
         with kernels():
             while any(group.finish_reason is None for group in groups):
                 runner.step()
-        drawn.append([(group.codes().tolist(), group.finish_reason) for group in groups])
+        drawn.append([(group.level_0().tolist(), group.finish_reason) for group in groups])
     assert drawn[0] == drawn[1]
     assert sum(len(codes) for codes, _ in drawn[0]) > 6
