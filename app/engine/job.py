@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
-from typing import Annotated, Any, ClassVar, Final, Literal
+from typing import Annotated, Any, ClassVar, Final, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -383,13 +383,20 @@ class UtteranceCodes:
     codes: Codes
 
 
-@dataclass(frozen=True, slots=True)
-class AudioChunk:
-    """Successive samples ``[N]`` of a job; the last chunk of a job carries its result.
+class Alignment(NamedTuple):
+    """Where some successive frames are in the text."""
 
-    With timestamps also the words of which more is known than the chunks before told; what begins
-    in its samples is among them, or was told before. Of a job that asks for codes, those that were
-    decoded since the chunk before.
+    path: NDArray[np.int64]  # ``[n]``, the index of each frame's phoneme id; the begin mark is 0
+    logprobs: NDArray[np.float32]  # ``[n]``, the log-probability of each frame's code in nats
+
+
+@dataclass(slots=True)
+class AudioChunk:
+    """Successive samples ``[N]``: of an utterance as it is decoded, then of its job as it is heard.
+
+    The last chunk of a job carries its result. With timestamps also the words of which more is
+    known than the chunks before told; what begins in its samples is among them, or was told before.
+    Of a job that asks for codes, those that were decoded since the chunk before.
     """
 
     samples: Samples
@@ -397,6 +404,11 @@ class AudioChunk:
     result: SpeechResult | None = None
     words: tuple[WordTimes, ...] = ()
     codes: tuple[UtteranceCodes, ...] = ()
+    # What the decoder tells its job of the frames that it made the samples of:
+    decoded: Codes | None = None  # ``[n, K]``, all their levels
+    alignment: Alignment | None = None  # None if it was not asked for
+    nar_s: float = 0.0  # seconds of work
+    codec_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 from app.engine.backend.options import ModelOptions
 from app.engine.backend.synthesizer import Synthesizer
 from app.engine.interface import Plan
-from app.engine.job import SpeechJob, WordTimes
+from app.engine.job import Alignment, SpeechJob, WordTimes
 from app.engine.level_0.job import Level0Job
-from app.engine.sound.alignment import Alignment, UtteranceAlignment
+from app.engine.sound.alignment import UtteranceAlignment
 from app.engine.sound.chunks import chunks_of
 from app.engine.sound.word_clock import WordClock
 from app.settings import BUILTIN_MODEL

@@ -1,36 +1,14 @@
 """Which phoneme each frame of an utterance speaks, from the attention of level 0."""
 
-from typing import NamedTuple
-
 import numpy as np
-from numpy.typing import NDArray
 from torch import Tensor
 
-from app.engine.job import Samples
+from app.engine.job import Alignment
 from app.engine.utterance import UtteranceInput
 from models.alignment.attention import TextAttention
 from models.alignment.path import MonotonicPath
 from models.prefix_cache import PrefixCache, SlotPrefix, one_by_one
 from models.valle import Valle
-
-
-class Alignment(NamedTuple):
-    """Where some successive frames are in the text."""
-
-    # ``[n]`` int64, the index of each frame's phoneme id; the begin mark is 0.
-    path: NDArray[np.int64]
-    # ``[n]`` float32, the log-probability of each frame's code in nats.
-    logprobs: NDArray[np.float32]
-
-
-class Decoded(NamedTuple):
-    """What some frames became."""
-
-    samples: Samples  # ``[N]``, those that no later frame changes
-    codes: Tensor  # ``[n, K]`` int64, of the frames, all levels
-    alignment: Alignment | None = None  # None if it was not asked for
-    nar_s: float = 0.0
-    codec_s: float = 0.0
 
 
 class UtteranceAlignment:

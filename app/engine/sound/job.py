@@ -8,12 +8,12 @@ from time import monotonic
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from app.engine.interface import Plan
 from app.engine.job import (
     GRAVITY,
     AudioChunk,
+    Codes,
     FinishReason,
     Samples,
     SpeechResult,
@@ -23,7 +23,6 @@ from app.engine.job import (
     WordTimes,
 )
 from app.engine.playback import Playback
-from app.engine.sound.alignment import Decoded
 from app.engine.sound.chunks import first_chunks
 from app.engine.sound.decoder import SoundDecoder
 from app.engine.sound.joining.joiner import Joiner
@@ -71,7 +70,7 @@ class SoundJob:
         self._frames = 0
         self._ar_s = self._nar_s = self._codec_s = 0.0
         self.utterance: SoundUtterance | Answers | None = None
-        self._codes = list[Tensor]()  # of that utterance
+        self._codes = list[Codes]()  # of that utterance
         self._clock: WordClock | None = None  # likewise
         self._rate = 1.0  # likewise: its tempo
         self._number = len(before.utterances) if before else 0  # of the utterance
@@ -90,7 +89,7 @@ class SoundJob:
         The frames are handed on to the decoder at once, those of the next utterance only when the
         iterators before are exhausted. The last chunk of the job carries its result.
         """
-        sounds: Iterable[Decoded] = ()
+        sounds: Iterable[AudioChunk] = ()
         if level_0.inputs is not None:  # else a pause, which has no codes
             if self.utterance is None:
                 assert level_0.utterance is not None, "it has inputs"
@@ -101,29 +100,33 @@ class SoundJob:
             sounds = self.utterance
         return self._audio(level_0, sounds)
 
-    def _audio(self, level_0: Level0Chunk, sounds: Iterable[Decoded]) -> Iterator[AudioChunk]:
-        """Yield the audio of some frames, given what they are decoded to."""
-        end, samples = level_0.ending, _NO_SAMPLES
+    def _audio(self, level_0: Level0Chunk, sounds: Iterable[AudioChunk]) -> Iterator[AudioChunk]:
+        """Yield the audio of some frames, given the chunks that they are decoded to."""
+        end, chunk = level_0.ending, AudioChunk(_NO_SAMPLES, self._rate_hz)
         for decoded in sounds:
-            if len(samples):
-                yield self._chunk(samples)
-            samples = self._joiner.push(decoded.samples, self._rate)
-            self._codes.append(decoded.codes)
-            self._nar_s += decoded.nar_s
-            self._codec_s += decoded.codec_s
-            if self._plan.job.codes and len(decoded.codes):
-                codes = decoded.codes.cpu().numpy().astype(np.int16)
-                self._untold_codes.append(UtteranceCodes(self._number, codes))
-            if self._clock is not None and decoded.alignment is not None:
-                self._clock.push(decoded.alignment)
-                self._tell_words()
+            if len(chunk.samples):
+                yield self._filled(chunk)
+            chunk = decoded
+            self._join(chunk)
         if end is not None:
-            samples = np.concatenate([samples, self._end_utterance(level_0.utterance, end)])
-            if end.last:
-                yield self._chunk(samples, last=True)
-                return
-        if len(samples):
-            yield self._chunk(samples)
+            rest = self._end_utterance(level_0.utterance, end)
+            chunk.samples = np.concatenate([chunk.samples, rest])
+        last = end is not None and end.last
+        if last or len(chunk.samples):
+            yield self._filled(chunk, last=last)
+
+    def _join(self, chunk: AudioChunk) -> None:
+        """Put the job's sound in place of an utterance's, and note what the decoder tells of it."""
+        chunk.samples = self._joiner.push(chunk.samples, self._rate)
+        self._nar_s += chunk.nar_s
+        self._codec_s += chunk.codec_s
+        assert chunk.decoded is not None
+        self._codes.append(chunk.decoded)
+        if self._plan.job.codes and len(chunk.decoded):
+            self._untold_codes.append(UtteranceCodes(self._number, chunk.decoded))
+        if self._clock is not None and chunk.alignment is not None:
+            self._clock.push(chunk.alignment)
+            self._tell_words()
 
     def _end_utterance(self, number: int | None, end: UtteranceEnd) -> Samples:
         """Note the result of an utterance and return the last samples ``[N]`` of its sound."""
@@ -137,7 +140,7 @@ class SoundJob:
         pause_after_s = None if end.cut else utterance.pause_after_s
         codes = np.zeros((0, self._speech.model.config.levels), np.int16)
         if self.utterance is not None:
-            codes = torch.cat(self._codes).cpu().numpy().astype("<i2")
+            codes = np.concatenate(self._codes).astype("<i2")
             self.utterance.close()
         self.utterance = None
         self._codes.clear()
@@ -204,11 +207,13 @@ class SoundJob:
         """How long a frame of the utterance sounds."""
         return 1.0 / (self._speech.codec.config.frame_rate_hz * self._rate)
 
-    def _chunk(self, samples: Samples, *, last: bool = False) -> AudioChunk:
-        self._playback.add(len(samples) / self._rate_hz)
-        words, self._untold = tuple(self._untold), []
-        codes, self._untold_codes = tuple(self._untold_codes), []
-        return AudioChunk(samples, self._rate_hz, self._result() if last else None, words, codes)
+    def _filled(self, chunk: AudioChunk, *, last: bool = False) -> AudioChunk:
+        """Return a chunk with all that is to be told now."""
+        self._playback.add(len(chunk.samples) / self._rate_hz)
+        chunk.words, self._untold = tuple(self._untold), []
+        chunk.codes, self._untold_codes = tuple(self._untold_codes), []
+        chunk.result = self._result() if last else None
+        return chunk
 
     def _note(self, reason: FinishReason) -> None:
         """Make an utterance's finish reason the job's, if it is graver."""

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from app.engine.errors import GenerationFailed
-from app.engine.job import Samples
-from app.engine.sound.alignment import Alignment, Decoded, UtteranceAlignment
+from app.engine.job import Alignment, AudioChunk, Samples
+from app.engine.sound.alignment import UtteranceAlignment
 from app.engine.sound.chunks import Window, chunks_of
 from app.engine.sound.levels import Levels
 from models.checkpoints import SpeechModel
@@ -67,7 +67,7 @@ def finite(samples: Samples) -> Samples:
     return samples
 
 
-class SoundUtterance(Iterator[Decoded]):
+class SoundUtterance(Iterator[AudioChunk]):
     """Decodes one utterance while its level 0 is drawn. One thread only, but not that of the AR.
 
     Codes and samples do not depend on how the frames come, to the bit: the chunks that are computed
@@ -89,10 +89,11 @@ class SoundUtterance(Iterator[Decoded]):
         self.stream: int | None = None
         self._alignment, self._make = alignment, make
         self._block = speech.model.config.block_frames
+        self._rate_hz = speech.codec.config.sample_rate_hz
         self._decoder = ChunkDecoder(speech.decoder, self._block)
         self._chunks = chunks_of(self._block)
         self._work, self._ended = deque[Window](), False
-        self._made: deque[Decoded | Exception] = deque()
+        self._made: deque[AudioChunk | Exception] = deque()
 
     def feed(self, codes: Tensor, ended: bool) -> None:
         """Take the next final frames ``[n]`` int64 of level 0; ``ended``: they are the last.
@@ -103,7 +104,7 @@ class SoundUtterance(Iterator[Decoded]):
         self._work += self.levels.cut(codes.cpu(), ended=ended)
         self._ended = ended
 
-    def __next__(self) -> Decoded:
+    def __next__(self) -> AudioChunk:
         """Return what the frames become next; it stops until there are more of them."""
         if not self._made:
             if not self._work:
@@ -135,23 +136,21 @@ class SoundUtterance(Iterator[Decoded]):
         started_s = perf_counter()
         self.levels.draw(self._work.popleft())
         drawn_s = perf_counter()
+        self.spent_s += drawn_s - started_s
         chunks = self._complete()
-        codes, alignment = torch.cat([self.levels.codes[:0], *chunks]), self._aligned(chunks)
         samples = [self._decoder.push(chunk) for chunk in chunks]
         if self._ended and not self._work:
             samples.append(self._decoder.finish())
-        sound = np.concatenate([np.zeros(0, np.float32), *samples])
-        nar_s, self.spent_s = self.spent_s + drawn_s - started_s, 0.0
-        self._made.append(Decoded(sound, codes, alignment, nar_s, perf_counter() - drawn_s))
+        made = self._chunk_of(torch.cat([self.levels.codes[:0], *chunks]), chunks, samples)
+        made.codec_s = perf_counter() - drawn_s
+        self._made.append(made)
 
     def take(self, codes: Tensor, samples: Callable[[], Samples]) -> None:
         """Take the next chunk of a recording: codes ``[n, count]`` and samples ``[N]``."""
         self._work.popleft()
         self.levels.advance(codes)
-        nar_s, self.spent_s = self.spent_s, 0.0
         try:
-            alignment = self._aligned(self._complete())
-            self._made.append(Decoded(samples(), codes, alignment, nar_s))
+            self._made.append(self._chunk_of(codes, self._complete(), [samples()]))
         except Exception as error:  # of this utterance alone
             self._made.append(error)
 
@@ -167,9 +166,14 @@ class SoundUtterance(Iterator[Decoded]):
         # Each of its own memory: where it lies must not depend on how the frames came.
         return [codes[one.start : one.end].clone() for one in windows]
 
-    def _aligned(self, chunks: Sequence[Tensor]) -> Alignment | None:
-        """Return the alignment of some chunks, each aligned by itself."""
-        if self._alignment is None:
-            return None
-        parts = [self._alignment.push(one[:, 0]) for one in (self.levels.codes[:0], *chunks)]
-        return Alignment(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
+    def _chunk_of(
+        self, codes: Tensor, chunks: Sequence[Tensor], samples: Sequence[Samples]
+    ) -> AudioChunk:
+        """Return what codes ``[n, count]`` became; each of their chunks is aligned by itself."""
+        sound = np.concatenate([np.zeros(0, np.float32), *samples])
+        made = AudioChunk(sound, self._rate_hz, decoded=codes.cpu().numpy().astype(np.int16))
+        made.nar_s, self.spent_s = self.spent_s, 0.0
+        if self._alignment is not None:
+            parts = [self._alignment.push(one[:, 0]) for one in (self.levels.codes[:0], *chunks)]
+            made.alignment = Alignment(*(np.concatenate(one) for one in zip(*parts, strict=True)))
+        return made

@@ -5,8 +5,7 @@ from typing import Final
 
 import numpy as np
 
-from app.engine.job import PhonemeTimes, WordTimes
-from app.engine.sound.alignment import Alignment
+from app.engine.job import Alignment, PhonemeTimes, WordTimes
 from models.text.words import WordSpan
 
 # A word that the sound lacks is aligned with frames that the text makes unlikely: measured in

@@ -64,7 +64,7 @@ def comparable(answer: Any) -> Any:
     if isinstance(answer, np.ndarray):
         return answer.tolist()
     if hasattr(answer, "samples"):
-        return answer.samples.tolist(), answer.codes.tolist()
+        return answer.samples.tolist(), answer.decoded.tolist()
     return answer
 
 

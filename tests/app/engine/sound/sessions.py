@@ -10,8 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from app.engine.job import Samples
-from app.engine.sound.alignment import Decoded
+from app.engine.job import AudioChunk, Samples
 from app.engine.sound.decoder import SoundDecoder
 from app.engine.sound.utterance import SoundUtterance
 from app.engine.utterance import KeptFrames, UtteranceInput
@@ -73,15 +72,17 @@ def length_of(number: int) -> int:
     return random.Random(-number).choice([3, 15, 16, 44, 60, 75, 121])
 
 
-def heard(decoded: Sequence[Decoded]) -> Samples:
+def heard(decoded: Sequence[AudioChunk]) -> Samples:
     return np.concatenate([np.zeros(0, np.float32), *(one.samples for one in decoded)])
 
 
-def codes_in(decoded: Sequence[Decoded]) -> Tensor:
-    return torch.cat([one.codes for one in decoded])
+def codes_in(decoded: Sequence[AudioChunk]) -> Tensor:
+    return torch.cat([
+        torch.from_numpy(one.decoded).long() for one in decoded if one.decoded is not None
+    ])
 
 
-def decoded_at_once(stream: SoundUtterance, level_0: Tensor) -> list[Decoded]:
+def decoded_at_once(stream: SoundUtterance, level_0: Tensor) -> list[AudioChunk]:
     """Feed all frames of an utterance; return what they become."""
     stream.feed(level_0, True)
     return list(stream)
@@ -114,7 +115,7 @@ class Session:
     def run(self, numbers: Sequence[int], knobs: dict[str, Any] | None = None) -> None:
         """Decode utterances, at most eight at once; now and then one more begins and leaves."""
         waiting, chance, decoder = list(numbers), self.chance, self.decoder
-        running: dict[int, tuple[SoundUtterance, Tensor, list[Decoded]]] = {}
+        running: dict[int, tuple[SoundUtterance, Tensor, list[AudioChunk]]] = {}
         while waiting or running:
             while waiting and len(running) < 8 and chance.random() < 0.7:
                 number = waiting.pop(0)
