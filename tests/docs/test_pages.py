@@ -1,12 +1,10 @@
-"""What the pages name exists: links, folders, packages, commands, the version."""
+"""What the pages name exists: links, folders, packages, commands."""
 
 import re
-import tomllib
 from pathlib import Path
 
 import pytest
 
-from scripts import gen_docs
 from tests.conftest import ROOT
 from tests.docs.pages import blocks
 
@@ -59,14 +57,3 @@ def test_files_named_in_recipes_exist() -> None:
     assert named
     for name in named:
         assert (ROOT / name).exists(), name
-
-
-def test_version_is_that_of_the_changelog() -> None:
-    project = tomllib.loads(_page("pyproject.toml"))["project"]
-    heads = re.findall(r"^## \[([^]]+)\]", _page("CHANGELOG.md"), flags=re.MULTILINE)
-    assert heads[:2] == ["Unreleased", project["version"]]
-
-
-@pytest.mark.parametrize("page", gen_docs.pages(), ids=str)
-def test_generated_pages_are_current(page: Path) -> None:
-    assert _page(str(page)) == gen_docs.pages()[page], "run python -m scripts.gen_docs"

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from app.engine.job import Backtrack, FinishReason, TraceColumns
+from app.engine.job import FinishReason, TraceColumns
 from app.engine.level_0.hypothesis_group import Drawn
 from app.engine.level_0.masked import MaskedUtterance
 from app.engine.level_0.runner import ArRunner
@@ -14,28 +14,17 @@ from app.engine.utterance import UtteranceInput
 from models.prefix_cache import PrefixCache
 from models.valle import Valle
 
-OnFrame = Callable[[int], bool]
-"""Called with the count after every frame; False stops."""
-
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """One utterance as codes ``[T, K]`` int64, and why it ended.
-
-    K is fewer than the model's levels if `nar_levels` asks for fewer, or the job was cancelled.
-    The trace is there if the piece asked for it.
-    """
+    """One utterance as codes ``[T, K]`` int64, why it ended, and its trace if it asked for one."""
 
     codes: Tensor
     finish_reason: FinishReason
     trace: TraceColumns | None = None
-    backtracks: tuple[Backtrack, ...] = ()
 
 
-def decode_utterance(
-    model: Valle, codebooks: Tensor, inputs: UtteranceInput, on_frame: OnFrame = lambda _: True
-) -> Decoded:
-    """Decode one utterance; level 0 alone if it was cancelled."""
+def decode_utterance(model: Valle, codebooks: Tensor, inputs: UtteranceInput) -> Decoded:
     drawn: Drawn | MaskedUtterance
     prefixes = PrefixCache(model)
     if inputs.params.level_0 == "masked":
@@ -48,9 +37,7 @@ def decode_utterance(
         step()
         if drawn.error is not None:
             raise drawn.error
-        if drawn.finish_reason != "stop" and not on_frame(len(drawn)):
-            return Decoded(drawn.level_0()[:, None], "cancelled")
     finer = Levels(model, codebooks, inputs, prefixes)
     for window in finer.cut(drawn.level_0(), ended=True):
         finer.draw(window)
-    return Decoded(finer.codes, drawn.finish_reason, drawn.trace, drawn.backtracks)
+    return Decoded(finer.codes, drawn.finish_reason, drawn.trace)

@@ -12,7 +12,7 @@ from models.checkpoints import SpeechModel, load_speech_model
 from models.stack.attention import attention_statistics
 from models.stack.cache import KVCache
 from samplers.knobs.params import SamplingParams
-from tests.app.engine.decoding import Decoded, OnFrame, decode_utterance
+from tests.app.engine.decoding import Decoded, decode_utterance
 
 IDS = [1, 10, 20, 30, 2]
 ENDLESS = {"ban_tokens": (512,)}  # the toy's stop
@@ -23,15 +23,10 @@ def speech(toy) -> SpeechModel:
     return load_speech_model(toy, torch.device("cpu"))
 
 
-def decode(
-    speech: SpeechModel,
-    knobs: dict[str, Any] | None = None,
-    on_frame: OnFrame = lambda _: True,
-    **rest: Any,
-) -> Decoded:
-    params = SamplingParams(**{"nar_temperature": 1.0} | (knobs or {}))
+def decode(speech: SpeechModel, knobs: dict[str, Any], **rest: Any) -> Decoded:
+    params = SamplingParams(**{"nar_temperature": 1.0} | knobs)
     inputs = UtteranceInput(IDS, params, **{"seed": 1, "utterance": 0, "max_frames": 40} | rest)
-    return decode_utterance(speech.model, speech.codec.quantizer.codebooks, inputs, on_frame)
+    return decode_utterance(speech.model, speech.codec.quantizer.codebooks, inputs)
 
 
 def test_it_gives_all_levels_within_the_codebooks(speech) -> None:
@@ -42,27 +37,14 @@ def test_it_gives_all_levels_within_the_codebooks(speech) -> None:
     assert decoded.codes.max() < 512
 
 
-def test_it_ends_with_the_stop_or_with_the_longest_length(speech) -> None:
+def test_it_ends_with_the_stop_even_before_its_first_frame_or_with_the_longest_length(
+    speech,
+) -> None:
     assert decode(speech, ENDLESS).finish_reason == "length"
     stopping = decode(speech, {"logit_bias": {512: 100.0}, "min_frames": 7})
     assert (stopping.finish_reason, len(stopping.codes)) == ("stop", 7)
-
-
-def test_an_utterance_may_stop_before_its_first_frame(speech) -> None:
     silent = decode(speech, {"logit_bias": {512: 100.0}})
     assert (silent.finish_reason, len(silent.codes)) == ("empty", 0)
-
-
-def test_it_stops_when_it_is_told_to(speech) -> None:
-    told: list[int] = []
-
-    def on_frame(count: int) -> bool:
-        told.append(count)
-        return count < 5
-
-    decoded = decode(speech, ENDLESS, on_frame)
-    assert told == [1, 2, 3, 4, 5]
-    assert (decoded.finish_reason, tuple(decoded.codes.shape)) == ("cancelled", (5, 1))
 
 
 PROMPT = torch.randint(512, (20, 8), generator=torch.Generator().manual_seed(0))
@@ -139,11 +121,8 @@ def test_entropix_sees_the_attention_of_the_conditional_row_to_what_is_kept(spee
         assert found == pytest.approx(fresh[:, 0].tolist(), abs=1e-4)
 
 
-def test_entropix_moves_codes_and_the_model_is_asked_only_where_it_is_on(
-    speech, monkeypatch
-) -> None:
+def test_entropix_moves_codes(speech) -> None:
     on, _ = entropix_trace(speech)
-    monkeypatch.setattr("app.engine.level_0.input_batch.attention_statistics", None)
     assert not torch.equal(decode(speech, ENDLESS).codes[:, :1], on)
 
 

@@ -85,8 +85,9 @@ def test_other_texts_are_read_between_two_pieces(local, remote):
     assert all(one == prepared(local, SPOKEN[1]) for one in inner)
 
 
-def test_a_service_reads_no_text_in_the_process_that_draws(toy, monkeypatch):
+def test_a_service_reads_no_text_in_the_process_that_draws(toy, local, monkeypatch):
     """Or each step of level 0 would wait for the interpreter's lock, some times."""
+    wanted = prepared(local, SPOKEN[2])
 
     def never(*_: object, **__: object) -> None:
         raise AssertionError("a text was read here")
@@ -94,17 +95,13 @@ def test_a_service_reads_no_text_in_the_process_that_draws(toy, monkeypatch):
     def job(text: str) -> SpeechJob:
         return SpeechJob("id", text, SamplingParams(seed=1))
 
-    here = Synthesizer.load(ModelOptions(toy, "cpu", threads=1, max_text_chars=4096))
-    there = Synthesizer.load(
-        ModelOptions(toy, "cpu", threads=1, max_text_chars=4096, text_process=True)
-    )
-    wanted = here.plan(job(SPOKEN[2])).utterances
+    options = ModelOptions(toy, "cpu", threads=1, max_text_chars=4096, text_process=True)
     monkeypatch.setattr("models.text.front_end.prepared", never)
     monkeypatch.setattr("models.text.front_end.word_spans", never)
-    with closing(here), closing(there):
-        assert there.plan(job(SPOKEN[2])).utterances == wanted
-        assert there.read(job(SPOKEN[2])).utterances == wanted
+    with pytest.raises(AssertionError, match="read here"):
+        prepared(local, "Hello there.")
+    with closing(Synthesizer.load(options)) as there:
+        assert [*there.plan(job(SPOKEN[2])).utterances] == wanted
+        assert [*there.read(job(SPOKEN[2])).utterances] == wanted
         with pytest.raises(InvalidRequest, match="characters once numbers"):
             there.plan(job(TEXTS["digits"]))
-        with pytest.raises(AssertionError, match="read here"):
-            here.plan(job("Hello there."))

@@ -1,29 +1,24 @@
-"""A child process: the answers of this process, and what happens when it is gone.
-
-The same table for the text process, the sound process, and one of functions that end it.
-"""
+"""A child process: the answers of this process, and what happens when it is gone."""
 
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
 from app.engine.errors import EndedWorker, GenerationFailed
 from app.engine.reading import TextProcess
-from app.engine.reading import table as text_table
 from app.engine.sound.process import table as sound_table
 from app.engine.utterance import UtteranceInput
-from app.engine.worker import Worker, sound_worker, text_worker
+from app.engine.worker import Worker, sound_worker
 from models.checkpoints import SpeechModel, load_speech_model
 from models.checkpoints.builtin import read_config
 from models.config import ModelConfig
@@ -33,7 +28,6 @@ from tests.app.engine.worker_tables import table
 
 CPU = torch.device("cpu")
 TABLE = "tests.app.engine.worker_tables:table"
-TEXT = "Dr. Smith paid $1,234.56 on 3 May 2024. " * 20
 
 
 class Process(NamedTuple):
@@ -61,35 +55,27 @@ def fed(utterance: Any) -> Any:
 
 
 def comparable(answer: Any) -> Any:
-    if isinstance(answer, np.ndarray):
-        return answer.tolist()
     if hasattr(answer, "samples"):
         return answer.samples.tolist(), answer.decoded.tolist()
     return answer
 
 
-@pytest.fixture(scope="module", params=["numbers", "text", "sound"])
+@pytest.fixture(scope="module", params=["numbers", "sound"])
 def process(request: pytest.FixtureRequest, toy: Path) -> Iterator[Process]:
-    name = request.param
-    args: tuple[Any, ...]
+    """One that answers by itself, as the text process, and one that is fed meanwhile."""
+    finish: Callable[[Any], Any]
     call: tuple[Any, ...]
-    here: Mapping[str, Callable[..., Any]]
-    if name == "numbers":
-        worker, args, call = Worker("numbers", TABLE), (5,), ("numbers", 4)
-        here = table(*args)
-    elif name == "text":
-        worker, args = text_worker(), (read_config(toy / "lm.json", ModelConfig),)
-        here, call = text_table(*args), ("prepared", TEXT)
+    if request.param == "numbers":
+        worker, load, here, finish = Worker("numbers", TABLE), 5, table(5), iter
+        call = "numbers", 4
     else:
-        worker, args = sound_worker(), (partial(load_model, toy),)
-        here = sound_table(*args)
-        call = ("utterance", UtteranceInput([1, 10, 20, 2], SamplingParams(), 1, 0, 100))
-    how: dict[str, Any] = {"language": "en", "max_chars": 4096} if name == "text" else {}
-    finish = fed if name == "sound" else iter
-    worker.load(*args)
-    expected = [*map(comparable, finish(here[call[0]](*call[1:], **how)))]
+        load = partial(load_model, toy)
+        worker, here, finish = sound_worker(), sound_table(load), fed
+        call = "utterance", UtteranceInput([1, 10, 20, 2], SamplingParams(), 1, 0, 100)
+    worker.load(load)
+    expected = [*map(comparable, finish(here[call[0]](*call[1:])))]
     assert len(expected) >= 4
-    yield Process(worker, lambda: finish(worker.iterate(*call, **how)), expected)
+    yield Process(worker, lambda: finish(worker.iterate(*call)), expected)
     worker.close()
 
 

@@ -85,6 +85,11 @@ def test_what_a_part_measured_comes_back_from_its_process(
     assert found["targets"][0]["holds"] is False
 
 
+def test_the_files_that_parts_run_are_there() -> None:
+    named = [word for one in PARTS for word in one.command if word.endswith(".py")]
+    assert [name for name in named if not (ROOT / name).is_file()] == []
+
+
 OWN = [one.name for one in PARTS if not one.command]
 
 

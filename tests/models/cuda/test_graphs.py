@@ -97,12 +97,8 @@ class Graph:
         assert self.pool not in self.captures.underway
 
 
-class AcceleratorError(RuntimeError):
-    """Stands for torch's, of which only the name is known."""
-
-
-CAPTURE = AcceleratorError("CUDA error: operation not permitted when stream is capturing")
-LOST = AcceleratorError("CUDA error: an illegal memory access was encountered")
+CAPTURE = torch.AcceleratorError("CUDA error: operation not permitted when stream is capturing")
+LOST = torch.AcceleratorError("CUDA error: an illegal memory access was encountered")
 
 
 @pytest.fixture
@@ -145,7 +141,7 @@ def test_a_failed_capture_is_tried_once_more_in_another_pool_and_spoils_no_other
 def test_a_lost_device_is_let_through(captures: Captures) -> None:
     captures.broken = [LOST]
     recorder = Recorder(torch.device("cuda"))
-    with pytest.raises(AcceleratorError, match="illegal memory access"):
+    with pytest.raises(torch.AcceleratorError, match="illegal memory access"):
         recorder.record(lambda: None)
     assert recorder.failed == []
 

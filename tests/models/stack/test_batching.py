@@ -96,16 +96,3 @@ def test_where_rows_differ_by_their_place_it_is_said_that_no_way_was_found() -> 
     found = measure([(lambda x: x + next(calls), 8)])
     assert not found.invariant
     assert "no way" in str(found)
-
-
-def test_blocks_cover_all_rows_in_their_order() -> None:
-    way = Batching(pad_to=4, block_rows=4)
-    x = torch.arange(22.0).view(11, 2)
-    seen: list[int] = []
-
-    def rows(part: Tensor) -> Tensor:
-        seen.append(len(part))
-        return part * 2
-
-    assert torch.equal(way.run(rows, x), x * 2)
-    assert seen == [4, 4, 4]

@@ -101,11 +101,6 @@ class Queue:
         self.waited_for.append(mark)
 
 
-def queues(count: int) -> list[Any]:
-    """Return what stands for the work of so many streams."""
-    return [Queue() for _ in range(count)]
-
-
 def test_caches_that_are_gone_leave_their_pages_to_their_own_work(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -157,7 +152,7 @@ def test_a_page_is_free_when_all_streams_that_had_it_are_done_or_else_waited_for
     held: list[tuple[Any, list[int]]] = []
     reads: dict[int, set[Queue]] = {page: set() for page in range(6)}  # queued and not done
     for _ in range(200):
-        (work,) = queues(1)  # what a stream has queued until then
+        work: Any = Queue()  # what a stream has queued until then
         if held and chance.random() < 0.6:
             owner, pages = held.pop(chance.randrange(len(held)))
             pool.give(pages, owner)

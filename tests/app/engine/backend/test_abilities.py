@@ -121,19 +121,13 @@ def test_a_told_length_is_stretched_and_raised(
         assert len(draw(model, params(nar_len_steps=2), max_frames=500)[0]) == expected
 
 
-def test_a_job_that_is_left_stops_after_the_pass(model: Valle) -> None:
-    told: list[int] = []
+def test_a_pass_leaves_no_fewer_frames_unmasked_than_the_one_before(model: Valle) -> None:
     piece = UtteranceInput(IDS, params(nar_len_frames=20), seed=0, utterance=0, max_frames=40)
-
-    def leave(frames: int) -> bool:
-        told.append(frames)
-        return len(told) < 3
-
-    decoded = decode_utterance(model, torch.zeros(3, 32, 4), piece, leave)
-    assert decoded.finish_reason == "cancelled"
-    assert decoded.codes.shape == (20, 1)
-    assert len(told) == 3
-    assert told == sorted(told)
+    one, counts = MaskedUtterance(model, piece), list[int]()
+    while one.finish_reason is None:
+        one.step()
+        counts.append(len(one))
+    assert (counts, counts[-1]) == (sorted(counts), 20)
 
 
 def test_all_levels_follow(model: Valle) -> None:

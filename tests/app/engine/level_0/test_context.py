@@ -3,8 +3,6 @@
 That codes are drawn from what follows it is said by `test_runner`.
 """
 
-from typing import Any
-
 import pytest
 import torch
 from torch import Tensor
@@ -17,11 +15,8 @@ from models.valle import Valle
 from samplers.knobs.params import SamplingParams
 from tests.toy.make_toy import MODEL, make
 
-OWN, BEFORE, BOTH = (
-    [BOS_ID, 3, 5, 4, EOS_ID],
-    [BOS_ID, 8, 7, EOS_ID],
-    [BOS_ID, 8, 7, 3, 5, 4, EOS_ID],
-)
+OWN, BEFORE = [BOS_ID, 3, 5, 4, EOS_ID], [BOS_ID, 8, 7, EOS_ID]
+BOTH = [BOS_ID, 8, 7, 3, 5, 4, EOS_ID]
 SAID, PROMPT, CODES = (
     torch.randint(512, (frames, 8), generator=torch.Generator().manual_seed(frames))
     for frames in (9, 7, 5)
@@ -35,32 +30,22 @@ def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     return load_lm(make(tmp_path_factory.mktemp("toy"), config=config))
 
 
-@pytest.mark.parametrize(
-    ("knobs", "said", "ids", "prompt", "begun"),
-    [
-        ({}, None, OWN, PROMPT, NOTHING),
-        ({}, SAID, BOTH, PROMPT, SAID),
-        ({"prompt_as_prefix": True}, None, OWN, None, PROMPT),
-        ({"prompt_as_prefix": True}, SAID, BOTH, None, torch.cat([PROMPT, SAID])),
-    ],
-)
+@pytest.mark.parametrize("as_prefix", [False, True])
+@pytest.mark.parametrize("continues", [False, True])
 @torch.inference_mode()
 def test_the_ar_continues_earlier_speech_with_both_texts_and_finer_levels_hear_their_own_alone(
-    model: Valle,
-    knobs: dict[str, Any],
-    said: Tensor | None,
-    ids: list[int],
-    prompt: Tensor | None,
-    begun: Tensor,
+    model: Valle, continues: bool, as_prefix: bool
 ) -> None:
-    before = () if said is None else (ContextUtterance(BEFORE, said[:, 0]),)
-    params = SamplingParams(cfg_strength=2.0, **knobs)
+    before = (ContextUtterance(BEFORE, SAID[:, 0]),) if continues else ()
+    params = SamplingParams(cfg_strength=2.0, prompt_as_prefix=as_prefix)
     one = UtteranceInput(OWN, params, 0, 0, max_frames=30, prompt=PROMPT, context=before)
+    begun = torch.cat([PROMPT if as_prefix else NOTHING, SAID if continues else NOTHING])
 
     def follows(prefix: Prefix, earlier: Tensor) -> Tensor:
         return model.ar_logits(prefix, torch.cat([earlier, CODES])[:, :1])[len(earlier) :]
 
     found = [follows(prefix, NOTHING) for prefix in one.ar_prefixes(model)]
+    ids, prompt = BOTH if continues else OWN, None if as_prefix else PROMPT
     expected = [model.prefix(ids, 0, prompt=prompt), model.null_prefix(0)]
     for logits, prefix in zip(found, expected, strict=True):
         torch.testing.assert_close(logits, follows(prefix, begun), atol=1e-4, rtol=1e-4)

@@ -1,4 +1,4 @@
-"""Level 0 of several jobs together."""
+"""Level 0 of several jobs together, and of those that go on with what earlier ones spoke."""
 
 import gc
 import weakref
@@ -12,9 +12,10 @@ import torch
 
 from app.engine.backend.options import ModelOptions
 from app.engine.backend.synthesizer import Synthesizer
+from app.engine.continued import JobChain
 from app.engine.errors import GenerationFailed
 from app.engine.interface import Plan
-from app.engine.job import SpeechJob
+from app.engine.job import SpeechJob, SpeechResult
 from app.engine.level_0.hypothesis_group import Drawn
 from app.engine.level_0.job import Level0Job
 from app.engine.level_0.runner import MAX_PREFILLS, ArRunner, JobBatch
@@ -50,12 +51,22 @@ def codes(chunks: list[Level0Chunk]) -> list[int]:
     return torch.cat([chunk.codes for chunk in chunks]).tolist()
 
 
-def alone(synthesizer: Synthesizer, plan: Plan) -> list[int]:
+def finish(batch: JobBatch, *jobs: Level0Job) -> None:
+    while running := [job for job in jobs if not job.over]:
+        batch.step(running)
+
+
+def finished(synthesizer: Synthesizer, plan: Plan) -> list[Level0Chunk]:
+    """Return the chunks of a job by itself."""
     with closing(synthesizer.batch(plan.rows)) as batch:
         job, chunks = begin(batch, plan)
-        while not job.over:
-            batch.step([job])
-        return codes(chunks)
+        finish(batch, job)
+    assert job.error is None
+    return chunks
+
+
+def alone(synthesizer: Synthesizer, plan: Plan) -> list[int]:
+    return codes(finished(synthesizer, plan))
 
 
 def test_jobs_that_join_pause_and_leave_have_the_codes_that_they_have_alone(synthesizer):
@@ -73,8 +84,7 @@ def test_jobs_that_join_pause_and_leave_have_the_codes_that_they_have_alone(synt
         left, _ = begin(batch, plan(synthesizer, 9))
         batch.step([*jobs, left])
         batch.end(left)
-        while running := [job for job in jobs if not job.over]:
-            batch.step(running)
+        finish(batch, *jobs)
     assert [codes(chunks) for _, chunks in begun] == [alone(synthesizer, one) for one in plans]
 
 
@@ -132,8 +142,7 @@ def test_a_prefill_that_fails_ends_its_own_job_alone(synthesizer, monkeypatch):
     plans = [plan(synthesizer, number) for number in range(3)]
     with closing(synthesizer.batch(8)) as batch:
         begun = [begin(batch, one) for one in plans]
-        while running := [job for job, _ in begun if not job.over]:
-            batch.step(running)
+        finish(batch, *(job for job, _ in begun))
         errors = [job.error for job, _ in begun]
     assert isinstance(errors[1], GenerationFailed)
     assert errors[::2] == [None, None]
@@ -150,8 +159,7 @@ def test_an_utterance_too_long_for_the_shared_slots_has_a_cache_of_its_own(
         job, chunks = begin(batch, one)
         batch.step([job])
         assert batch._shared.free_rows == 2
-        while not job.over:
-            batch.step([job])
+        finish(batch, job)
     monkeypatch.undo()
     assert codes(chunks) == alone(synthesizer, one)
 
@@ -162,11 +170,7 @@ def test_a_pause_between_two_sentences_took_no_seconds_of_steps(synthesizer):
     texts = (*wanted.utterances, Utterance("", ""))[::-1] * 2
     wanted = replace(wanted, utterances=texts, speakers=wanted.speakers * len(texts))
     wanted = replace(wanted, job=replace(wanted.job, max_duration_s=9.0))
-    with closing(synthesizer.batch(wanted.rows)) as batch:
-        job, chunks = begin(batch, wanted)
-        while not job.over:
-            batch.step([job])
-    ends = [chunk.ending for chunk in chunks if chunk.ending is not None]
+    ends = [chunk.ending for chunk in finished(synthesizer, wanted) if chunk.ending is not None]
     spoken = [bool(utterance.phonemes) for utterance in wanted.utterances]
     assert spoken.count(False) == 2
     assert [end.ar_s > 0 for end in ends] == spoken
@@ -205,11 +209,7 @@ def test_of_a_context_that_would_be_too_long_the_oldest_is_left_out(synthesizer,
     one = replace(one, job=replace(one.job, max_duration_s=9.0))
 
     def heard() -> list[UtteranceInput]:
-        with closing(synthesizer.batch(one.rows)) as batch:
-            job, chunks = begin(batch, one)
-            while not job.over:
-                batch.step([job])
-        assert job.error is None
+        chunks = finished(synthesizer, one)
         return [chunk.inputs for chunk in chunks if chunk.ending and chunk.inputs]
 
     whole = heard()
@@ -235,8 +235,7 @@ def test_over_pages_the_longest_utterance_is_a_row_among_others_where_a_kernel_a
     one = replace(one, job=replace(one.job, before=told, max_duration_s=54.0))
     with closing(of.batch(1)) as batch:
         slots, own = begin(batch, one)
-        while not slots.over:
-            batch.step([slots])
+        finish(batch, slots)
     assert slots.error is None
 
     make, runners = ArRunner.alone, 0
@@ -252,7 +251,52 @@ def test_over_pages_the_longest_utterance_is_a_row_among_others_where_a_kernel_a
     prefixes = PrefixCache(model, new_cache=pool.new_cache)
     with closing(JobBatch(of.speech, batch._make, prefixes, slots=1, pool=pool)) as paged:
         job, chunks = begin(paged, one)
-        while not job.over:
-            paged.step([job])
+        finish(paged, job)
     assert (job.error, runners) == (None, alone)
     assert codes(chunks) == codes(own)
+
+
+def spoken(
+    synthesizer: Synthesizer,
+    text: str,
+    before: SpeechResult | None = None,
+    more: bool = False,
+    **knobs: object,
+) -> SpeechResult:
+    params = SamplingParams.model_validate({"seed": 1, **knobs})
+    job = SpeechJob("id", text, params, max_duration_s=0.6, before=before, more=more)
+    return synthesizer.spoken(job)
+
+
+def joined(*results: SpeechResult) -> SpeechResult:
+    chain = JobChain(SpeechJob("id", "", SamplingParams()))
+    for result in results:
+        chain.add(result)
+    assert chain.result is not None
+    return chain.result
+
+
+def test_a_pause_at_the_end_is_owed_where_more_may_follow(synthesizer):
+    ended, part = (spoken(synthesizer, "One. [pause:0.5s]", more=more) for more in (False, True))
+    assert (ended.pause_owed_s, part.pause_owed_s) == (0.0, 0.5)
+    assert ended.codes_sha256 == part.codes_sha256
+    assert ended.audio_s - part.audio_s == pytest.approx(0.5)
+
+
+def test_once_the_limit_is_reached_later_pieces_are_silent(synthesizer):
+    before = spoken(synthesizer, "One.", min_frames=1000)
+    result = spoken(synthesizer, "Two.", before, min_frames=1000)
+    assert (result.audio_s, result.frames, result.finish_reason) == (0, 0, "length")
+    both = joined(before, result)
+    assert (both.frames, both.codes_sha256) == (before.frames, before.codes_sha256)
+    paused = spoken(synthesizer, "One [pause:1s]", more=True, min_frames=1000)
+    assert paused.utterances[-1].pause_after_s == 1.0
+    assert joined(paused, result).utterances[-1].pause_after_s is None
+
+
+def test_the_gravest_reason_of_all_is_told(synthesizer):
+    cut = spoken(synthesizer, "One.", min_frames=1000)
+    ended = spoken(synthesizer, "One.", logit_bias={"512": 99.0}, min_frames=3)
+    assert (cut.finish_reason, ended.finish_reason) == ("length", "stop")
+    assert joined(cut, ended).finish_reason == joined(ended, cut).finish_reason == "length"
+    assert joined(ended, ended).timings.ar_s == 2 * ended.timings.ar_s

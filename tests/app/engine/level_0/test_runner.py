@@ -154,26 +154,6 @@ def test_the_model_is_asked_how_it_attends_only_for_those_who_want_it(model, mon
     assert np.isnan(plain.trace["attention_strength"]).all()
 
 
-@pytest.mark.parametrize("share", [0.35, 1.0])
-def test_all_frames_are_final_at_once_unless_they_may_be_rewound(model, share) -> None:
-    block, window = model.config.block_frames, 20
-    batch, free_input = runner(model), unending(model, 0, 80)
-    params = free_input.params.model_copy(
-        update={"backtrack": True, "backtrack_window": window, "backtrack_share": share}
-    )
-    free, held = batch.admit(free_input), batch.admit(
-        request(model, 0, params=params, max_frames=80, kept=None)
-    )  # fmt: skip
-    while batch.running:
-        batch.step()
-        assert free.final == len(free)
-        if held.finish_reason is None and not held.backtracks:
-            count = len(held)
-            held_back = min(window, int(share * count)) if count >= block else window
-            assert held.final == max(block if count >= block else 0, count - held_back)
-    assert held.final == len(held)
-
-
 @pytest.mark.weights
 @pytest.mark.parametrize("weights", ["float32", "int8"])
 def test_the_built_in_model_gives_each_the_codes_that_it_has_alone(weights) -> None:

@@ -112,21 +112,20 @@ class Session:
         self.sounds: dict[int, tuple[Tensor, Samples]] = {}
         self.together: list[int] = []
 
-    def run(self, numbers: Sequence[int], knobs: dict[str, Any] | None = None) -> None:
+    def run(self, numbers: Sequence[int]) -> None:
         """Decode utterances, at most eight at once; now and then one more begins and leaves."""
         waiting, chance, decoder = list(numbers), self.chance, self.decoder
         running: dict[int, tuple[SoundUtterance, Tensor, list[AudioChunk]]] = {}
         while waiting or running:
             while waiting and len(running) < 8 and chance.random() < 0.7:
                 number = waiting.pop(0)
-                stream = decoder.begin(utterance(number, knobs))
+                stream = decoder.begin(utterance(number))
                 running[number] = stream, codes_of(number, length_of(number)), []
                 if chance.random() < 0.2:
-                    left = decoder.begin(utterance(chance.choice(numbers), knobs))
+                    left = decoder.begin(utterance(chance.choice(numbers)))
                     left.feed(codes_of(99, 20), False)
                     list(left)
                     left.close()
-                    del left
             for number, (stream, level_0, decoded) in [*running.items()]:
                 if chance.random() < 0.7:  # frames come while chunks wait
                     count = chance.randint(1, 20)
@@ -151,11 +150,9 @@ class Session:
         self.sounds[number] = codes_in(decoded), heard(decoded)
 
 
-def assert_as_alone(
-    speech: SpeechModel, session: Session, knobs: dict[str, Any] | None = None
-) -> None:
+def assert_as_alone(speech: SpeechModel, session: Session) -> None:
     for number, (codes, samples) in session.sounds.items():
-        expected, sound = alone(speech, number, knobs)
-        assert torch.equal(codes, expected), (number, utterance(number, knobs).params)
+        expected, sound = alone(speech, number)
+        assert torch.equal(codes, expected), (number, utterance(number).params)
         assert samples.shape == sound.shape
         assert np.abs(samples - sound).max(initial=0) <= CLOSE * np.abs(sound).max(initial=1)

@@ -30,7 +30,6 @@ from models.stack.paged_cache import OutOfPages, PagePool
 from models.stack.paged_passes import PagedPasses
 from tests.app.engine.sound.sessions import (
     CLOSE,
-    KNOBS,
     Session,
     alone,
     assert_as_alone,
@@ -66,14 +65,6 @@ def decoder_of(
 @pytest.fixture(scope="module")
 def decoder(speech: SpeechModel, tape: Tape) -> SoundDecoder:
     return decoder_of(speech, tape.record)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", range(len(KNOBS)))
-def test_each_kind_of_utterance_is_drawn_as_operator_by_operator(speech, decoder, kind) -> None:
-    session = Session(decoder, kind)
-    session.run([kind, kind + 10], KNOBS[kind])
-    assert_as_alone(speech, session, KNOBS[kind])
 
 
 @pytest.mark.parametrize(

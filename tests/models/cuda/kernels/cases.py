@@ -30,10 +30,6 @@ def size(heads: int, kv_heads: int, head_dim: int, **rest: Any) -> ModelConfig:
     )  # fmt: skip
 
 
-def normal(*shape: int, seed: int = 0) -> Tensor:
-    return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
-
-
 USUAL = size(6, 2, 10)
 SIZES = {
     "usual": USUAL,

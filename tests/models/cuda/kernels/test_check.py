@@ -10,7 +10,7 @@ from torch import Tensor
 pytest.importorskip("triton")
 
 from models.cuda.kernels import operators, reference
-from models.cuda.kernels.check import distance, usable
+from models.cuda.kernels.check import distance, inputs_of, usable
 from models.cuda.kernels.operators import FUSED, NAMES, TORCH
 from models.cuda.kernels.sharing import sharing
 from samplers.ar import plain
@@ -33,6 +33,13 @@ def test_a_kernel_computes_what_its_reference_does_and_reads_nothing_that_is_not
     name: str, size: str, dtype: torch.dtype
 ) -> None:
     assert max(distances(name, SIZES[size], dtype)) < CLOSE[dtype]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_operator_is_what_it_says_of_itself(name: str) -> None:
+    given = next(inputs_of(USUAL, CPU, FLOAT)[name]())
+    checks = ("test_schema", "test_faketensor")
+    torch.library.opcheck(getattr(operators, name), given, test_utils=checks)
 
 
 @pytest.mark.parametrize("queries", [1, 3, 16, 100, 1000])
