@@ -65,6 +65,7 @@ def process(request: pytest.FixtureRequest, toy: Path) -> Iterator[Process]:
     """One that answers by itself, as the text process, and one that is fed meanwhile."""
     finish: Callable[[Any], Any]
     call: tuple[Any, ...]
+    load: Any
     if request.param == "numbers":
         worker, load, here, finish = Worker("numbers", TABLE), 5, table(5), iter
         call = "numbers", 4

@@ -7,6 +7,8 @@ import json
 import resource
 import threading
 from collections import Counter
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -146,54 +148,39 @@ def test_owners_are_apart(store) -> None:
     assert store.owners() == [EVERYBODY, "me", "you"]
 
 
-def test_of_uploads_at_once_under_one_name_one_wins_whole(folder, place) -> None:
+def at_once(place: str, names: Sequence[str]) -> Counter[str]:
+    """Return what comes of uploads at once, by the name of the error."""
     outcomes: Counter[str] = Counter()
-    sounds = [recording(seed) for seed in range(8)]
-    start = threading.Barrier(len(sounds))
+    start = threading.Barrier(len(names))
 
-    def upload(sound: Recording) -> None:
+    def upload(seed: int, name: str) -> None:
         # Each has a store of its own, as processes have.
-        own = open_voice_store(place, 3)
+        own, sound = open_voice_store(place, 3), recording(seed)
         start.wait()
         try:
-            own.add("anna", "me", CARD, sound)
+            own.add(name, "me", CARD, sound)
             outcomes["kept"] += 1
-        except NameTaken:
-            outcomes["taken"] += 1
+        except (NameTaken, StoreFull) as error:
+            outcomes[type(error).__name__] += 1
 
-    threads = [threading.Thread(target=upload, args=(sound,)) for sound in sounds]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert outcomes == {"kept": 1, "taken": 7}
+    with ThreadPoolExecutor(len(names)) as threads:
+        list(threads.map(upload, range(len(names)), names))
+    return outcomes
+
+
+def test_of_uploads_at_once_under_one_name_one_wins_whole(folder, place) -> None:
+    assert at_once(place, ["anna"] * 8) == {"kept": 1, "NameTaken": 7}
     store = open_voice_store(place, 3)
     (voice,) = store.of("me")
     assert voice.audio is not None
     if place == str(folder):  # of an object store what lost stays
         assert files(folder) == [f"owner-me/{voice.audio.name}", "owner-me/anna.json"]
-    assert sound_of(store, voice) in {sound.flac() for sound in sounds}
+    assert sound_of(store, voice) in {recording(seed).flac() for seed in range(8)}
 
 
 def test_of_uploads_at_once_no_more_are_kept_than_may_be(folder) -> None:
-    outcomes: Counter[str] = Counter()
-    start = threading.Barrier(8)
-
-    def upload(number: int) -> None:
-        own = open_voice_store(str(folder), 3)
-        start.wait()
-        try:
-            own.add(f"v{number}", "me", CARD, recording(number))
-            outcomes["kept"] += 1
-        except StoreFull:
-            outcomes["full"] += 1
-
-    threads = [threading.Thread(target=upload, args=(number,)) for number in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert outcomes == {"kept": 3, "full": 5}
+    names = [f"v{number}" for number in range(8)]
+    assert at_once(str(folder), names) == {"kept": 3, "StoreFull": 5}
 
 
 def test_a_link_leads_to_no_file_that_is_no_voice(folder, on_disk, tmp_path, caplog) -> None:

@@ -67,13 +67,6 @@ BODIES: dict[str, str | bytes] = {
     "nulls": json.dumps(dict.fromkeys(KNOBS)),
     "repeated fields": "{" + '"seed":"a",' * 20_000 + '"input":"x"}',
     "pauses": json.dumps({"input": "a[pause:10s]" * 300, "speed": 0.25, "loudness_lufs": -16}),
-    "a word and initials": json.dumps(_text(("a" * 2700 + " " + "b. " * 465)[:CHARS])),
-    "dots": json.dumps(_text("a" + "…" * (CHARS - 2) + "b")),
-    "signs that are long words": json.dumps(_text("√" * CHARS)),
-    "apostrophes": json.dumps(_text("'s" * 2000)),
-    "tags that do not end": json.dumps(_text(("<sub " * CHARS)[:CHARS])),
-    "signs that resemble digits": json.dumps(_text(("http://a.b/1² " * CHARS)[:CHARS])),
-    "line breaks": json.dumps(_text("\n" * (CHARS - 1) + "a")),
 }
 """Bodies of `POST /tts`."""
 
@@ -85,8 +78,13 @@ TEXTS = {
     "marks": ("…" * 2048 + "b. " * CHARS)[:CHARS],
     "phonemes": "[[" * 1000 + ("b. " * CHARS)[:2000],
     "sentences": ("b! " * CHARS)[:CHARS],
+    "signs that are long words": "√" * CHARS,
+    "apostrophes": "'s" * 2000,
+    "tags that do not end": ("<sub " * CHARS)[:CHARS],
+    "signs that resemble digits": ("http://a.b/1² " * CHARS)[:CHARS],
+    "line breaks": "\n" * (CHARS - 1) + "a",
 }
-"""Texts that are appended over the WebSocket."""
+"""Texts that are posted, and appended over the WebSocket."""
 
 MESSAGES = {
     "no such type": '{"type":"x"}',
@@ -214,11 +212,23 @@ def _head(*headers: str, line: str = "POST /tts HTTP/1.1") -> bytes:
     return "\r\n".join([line, "Host: localhost", *headers, "", ""]).encode()
 
 
-_FORM = "Content-Type: multipart/form-data; boundary=b"
+def last(*headers: str, line: str = "POST /tts HTTP/1.1", body: bytes = b"") -> Attack:
+    """Return what sends a request after which the connection is closed."""
+    return raw(_head(*headers, "Connection: close", line=line), body)
+
+
+def form(body: bytes) -> Attack:
+    """Return what uploads a form."""
+    kind = "Content-Type: multipart/form-data; boundary=b"
+    told = f"Content-Length: {len(body)}"
+    return last(kind, told, line="POST /v1/audio/voices HTTP/1.1", body=body)
+
+
 _FIELD = b'--b\r\nContent-Disposition: form-data; name="x"\r\n\r\n\r\n'
 
 ATTACKS: dict[str, Attack] = {
     **{f"body: {name}": post(body) for name, body in BODIES.items()},
+    **{f"body: {name}": post(json.dumps(_text(text))) for name, text in TEXTS.items()},
     **{f"text: {name}": live_text(text) for name, text in TEXTS.items()},
     **{
         f"messages: {name}": live_messages(message, 200 if len(message) < 1000 else 5)
@@ -228,9 +238,9 @@ ATTACKS: dict[str, Attack] = {
     "frames: tiny texts": frames(Opcode.TEXT, b"", 40_000),
     "frames: tiny parts": frames(Opcode.CONT, b"", 40_000),
     "frames: pongs": frames(Opcode.PONG, b"", 40_000),
-    "head: many headers": raw(_head(*["a:b"] * 6300, "Connection: close")),
-    "head: one long header": raw(_head("a: " + "b" * 32_000, "Connection: close")),
-    "head: a long path": raw(_head("Connection: close", line=f"GET /{'%41' * 10_000} HTTP/1.1")),
+    "head: many headers": last(*["a:b"] * 6300),
+    "head: one long header": last("a: " + "b" * 32_000),
+    "head: a long path": last(line=f"GET /{'%41' * 10_000} HTTP/1.1"),
     "head: many protocols": raw(
         _head(
             "Upgrade: websocket",
@@ -241,47 +251,20 @@ ATTACKS: dict[str, Attack] = {
             line="GET /v1/audio/speech/stream HTTP/1.1",
         )
     ),
-    "head: many accepts": raw(
-        _head(
-            "Accept: " + "text/plain;q=0.1," * 1850 + "a/b",
-            "Connection: close",
-            line="GET /metrics HTTP/1.1",
-        )
+    "head: many accepts": last(
+        "Accept: " + "text/plain;q=0.1," * 1850 + "a/b", line="GET /metrics HTTP/1.1"
     ),
-    "body: tiny chunks": raw(
-        _head("Content-Type: application/json", "Transfer-Encoding: chunked", "Connection: close"),
-        b"1\r\n \r\n" * 40_000 + b"0\r\n\r\n",
+    "body: tiny chunks": last(
+        "Content-Type: application/json",
+        "Transfer-Encoding: chunked",
+        body=b"1\r\n \r\n" * 40_000 + b"0\r\n\r\n",
     ),
     "requests: pipelined": raw(
         _head(line="GET /health HTTP/1.1") * 2000, _head("Connection: close")
     ),
-    "form: many fields": raw(
-        _head(
-            _FORM,
-            f"Content-Length: {len(_FIELD) * 4000}",
-            "Connection: close",
-            line="POST /v1/audio/voices HTTP/1.1",
-        ),
-        _FIELD * 4000,
-    ),
-    "form: no end": raw(
-        _head(
-            _FORM,
-            "Content-Length: 2000000",
-            "Connection: close",
-            line="POST /v1/audio/voices HTTP/1.1",
-        ),
-        b"--b\r\n" + b"-" * 1_999_995,
-    ),
-    "form: many boundaries": raw(
-        _head(
-            _FORM,
-            "Content-Length: 1000000",
-            "Connection: close",
-            line="POST /v1/audio/voices HTTP/1.1",
-        ),
-        b"\r\n--" * 250_000,
-    ),
+    "form: many fields": form(_FIELD * 4000),
+    "form: no end": form(b"--b\r\n" + b"-" * 1_999_995),
+    "form: many boundaries": form(b"\r\n--" * 250_000),
     "codes: empty lists": codes('{"utterances":[' + "[]," * 86_000 + "[]]}"),
     "codes: numbers": codes('{"utterances":[' + "1," * 129_000 + "1]}"),
     "codes: empty frames": codes('{"utterances":[[' + "[]," * 86_000 + "[1]]]}"),

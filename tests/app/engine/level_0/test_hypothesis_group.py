@@ -186,7 +186,7 @@ def test_a_search_finds_what_the_textbook_finds_also_as_wide_as_everything(tiny:
 
 
 def test_the_beam_that_is_kept_scores_most(model: Valle) -> None:
-    repeats = {"dry_multiplier": 1.0, "dry_allowed_length": 1}
+    repeats: dict[str, Any] = {"dry_multiplier": 1.0, "dry_allowed_length": 1}
     utterance = alone(
         model, traced(beam_width=5, max_frames=40, temperature=2.0, ban_tokens=(512,), **repeats)
     )
