@@ -51,7 +51,7 @@ class TakesFile:
 
 
 class JudgeCommand:
-    """A command that judges takes: of a JSON object a line, `text` and `sound`, it gives numbers.
+    """A command that judges takes: of a JSON object a line it gives numbers.
 
     Args:
         command: In words of a shell; it reads lines from stdin and writes a JSON object for each.
@@ -61,8 +61,8 @@ class JudgeCommand:
         self._command, self._turn = command, asyncio.Lock()
         self._process: asyncio.subprocess.Process | None = None
 
-    async def judge(self, text: str, sound: Path) -> dict[str, float]:
-        """Return what the command says of a take.
+    async def judge(self, take: Mapping[str, Any]) -> dict[str, float]:
+        """Return what the command says of a take, which is an object of JSON.
 
         Raises:
             CommandFailed: It ended, or what it wrote are no numbers.
@@ -76,7 +76,7 @@ class JudgeCommand:
             process = self._process
             assert process.stdin is not None
             assert process.stdout is not None
-            process.stdin.write(json.dumps({"text": text, "sound": str(sound)}).encode() + b"\n")
+            process.stdin.write(json.dumps(take).encode() + b"\n")
             await process.stdin.drain()
             line = await process.stdout.readline()
         try:
@@ -207,8 +207,9 @@ class StudySession:
         if self._judges:
             sound = self._folder / f"{name}.wav"
             sound.write_bytes(wav_header(rate_hz, len(answer.content)) + answer.content)
+            asked = {"text": take.text, "sound": str(sound), "setting": take.setting}
             for judge in self._judges:
-                measures |= await judge.judge(take.text, sound)
+                measures |= await judge.judge(asked)
             sound.unlink()
         return {
             "codes": answer.headers["x-codes-sha256"],

@@ -6,7 +6,7 @@ All of it runs offline, from weights that lie inside packages.
 import re
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
@@ -75,6 +75,30 @@ def count_errors(said: str, heard: str) -> Errors:
         letters=len(said),
         letter_edits=letters.substitutions + letters.deletions + letters.insertions,
     )
+
+
+def edits_of(said: Sequence[str], heard: str) -> list[tuple[int, int]]:
+    """Return how many words each of some texts has, and how many edits of ``heard`` are at it.
+
+    ``heard`` is what was heard of all, one after another; a word too many is at the text whose word
+    follows it.
+    """
+    import jiwer
+
+    texts = [normalise(text).split() for text in said]
+    of = [number for number, text in enumerate(texts) for _ in text]
+    edits = [0] * len(texts)
+    aligned = jiwer.process_words(
+        " ".join(word for text in texts for word in text), normalise(heard)
+    )
+    for part in aligned.alignments[0]:
+        if part.type == "insert":
+            at = min(part.ref_start_idx, len(of) - 1)
+            edits[of[at]] += part.hyp_end_idx - part.hyp_start_idx
+        elif part.type != "equal":
+            for at in range(part.ref_start_idx, part.ref_end_idx):
+                edits[of[at]] += 1
+    return [(len(text), count) for text, count in zip(texts, edits, strict=True)]
 
 
 def resample(samples: NDArray[np.float32], rate_hz: int, to_hz: int) -> NDArray[np.float32]:
