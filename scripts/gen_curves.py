@@ -3,10 +3,12 @@
     python -m scripts.gen_curves /tmp/studies/rp /tmp/studies/temperature
 
 Each folder is what `valle-serve study --out` wrote; of a knob in several the last is taken.
-Knobs of no folder keep what was written of them before.
+Knobs of no folder keep what was written of them before. Words that Whisper hears wrongly are of the
+folder's `heard/heard.csv`, if there is one: `training.judging.hear --joined`.
 """
 
 import csv
+import json
 import re
 import sys
 from collections.abc import Mapping, Sequence
@@ -20,6 +22,7 @@ from tools.study.page import Curve, Table, as_svg, curves
 
 _PAGE, _PLOTS = Path("docs/samplers.md"), Path("docs/plots/curves.svg")
 _MEASURES = ("seconds", "repeats", "entropy", "missing")
+_WORDS = "wrong words, %"
 _NUMBERS = frozenset({*_MEASURES, "faults", "silence", "nats", "changed", "hurry", "wer", "cer"})
 _ROW_HEIGHT, _COLUMN_WIDTH = 124, 236
 _ROW_OF_PLOTS = re.compile(r'^<g id="(\w+)" transform="[^"]*">(.*)</g>$', re.M)
@@ -27,11 +30,12 @@ _ROW_OF_PLOTS = re.compile(r'^<g id="(\w+)" transform="[^"]*">(.*)</g>$', re.M)
 
 @dataclass(frozen=True)
 class _Measured:
-    """A curve, its takes a value, and of how many of them the codes changed with each step."""
+    """A curve, its takes a value, of how many of them each step changed the codes, wrong words."""
 
     curve: Curve
     takes: int
     changed: Sequence[int]
+    wrong: Sequence[float]  # shares of the words, as Whisper hears them; none: not heard
 
 
 def main(folders: Sequence[str]) -> None:
@@ -43,6 +47,7 @@ def main(folders: Sequence[str]) -> None:
         "values",
         *_MEASURES,
         "faults",
+        _WORDS,
         "largest step",
         "codes changed",
     )
@@ -61,15 +66,21 @@ def main(folders: Sequence[str]) -> None:
 
 
 def _read(folder: Path) -> list[_Measured]:
-    with (folder / "takes.csv").open(encoding="utf-8") as file:
-        read = csv.DictReader(file)
-        rows = [{name: _cell(name, cell) for name, cell in row.items()} for row in read]
+    read = _lines(folder / "takes.csv")
+    rows = [{name: _cell(name, cell) for name, cell in row.items()} for row in read]
     knobs = [name for name in rows[0] if name in SamplingParams.model_fields and name != "seed"]
-    return [_measured(rows, curve) for curve in curves(rows, knobs)]
+    heard = folder / "heard" / "heard.csv"
+    judged = _lines(heard) if heard.exists() else []
+    return [_measured(rows, curve, judged) for curve in curves(rows, knobs)]
 
 
-def _measured(rows: Table, curve: Curve) -> _Measured:
-    """Return a curve with its number of takes, and how many of them each step changed."""
+def _lines(path: Path) -> list[dict[str, str]]:
+    with path.open(encoding="utf-8") as file:
+        return [*csv.DictReader(file)]
+
+
+def _measured(rows: Table, curve: Curve, judged: Table) -> _Measured:
+    """Return a curve with what `_Measured` has beside it."""
     codes = [
         {
             (row["text"], row["seed"]): row["codes_sha256"]
@@ -81,7 +92,15 @@ def _measured(rows: Table, curve: Curve) -> _Measured:
     changed = [
         sum(after[take] != before[take] for take in before) for before, after in pairwise(codes)
     ]
-    return _Measured(curve, len(codes[0]), changed)
+    wrong = [_wrong(judged, {curve.knob: value}) for value in curve.values] if judged else []
+    return _Measured(curve, len(codes[0]), changed, wrong)
+
+
+def _wrong(judged: Table, setting: Mapping[str, object]) -> float:
+    """Return the share of the words of a setting's takes that are wrong."""
+    rows = [row for row in judged if json.loads(row["setting"]) == setting]
+    edits, words = (sum(int(row[name]) for row in rows) for name in ("edits", "words"))
+    return edits / words
 
 
 def _cell(name: str, text: str) -> object:
@@ -102,8 +121,10 @@ def _row(measured: _Measured) -> str:
         for name in (*_MEASURES, "faults")
     ]
     values = " ".join(f"{value:g}" for value in curve.values)
+    wrong = " ".join(f"{100 * one:.2g}" for one in measured.wrong)
     changed = " ".join(map(str, measured.changed))
-    cells = [f"`{curve.knob}`", f"{measured.takes}", values, *cells, f"{max(steps):.0%}", changed]
+    cells = [f"`{curve.knob}`", f"{measured.takes}", values, *cells]
+    cells += [wrong, f"{max(steps):.0%}", changed]
     return f"| {' | '.join(cells)} |"
 
 

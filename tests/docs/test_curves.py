@@ -28,9 +28,14 @@ def test_a_knob_has_a_row_of_its_values_and_a_row_of_plots_and_others_keep_their
             writer = csv.DictWriter(file, [*rows[0]])
             writer.writeheader()
             writer.writerows(rows)
+    heard = tmp_path / "top_k" / "heard" / "heard.csv"
+    heard.parent.mkdir()
+    heard.write_text("""setting,words,edits\n"{""top_k"": 0}",4,0\n"{""top_k"": 1}",4,2""")
+    for knob in ("min_p", "top_k"):
         gen_curves.main([str(tmp_path / knob)])
     before, *_, first, second, _, _, after = page.read_text().splitlines()
     assert (before, after) == ("before", "after")
-    figures = "2 | 0 1 | 2 2.5 | 0.2 0.2 | 1.4 1.4 |  | 0 0 | 25% | 2 |"
-    assert [first, second] == [f"| `top_k` | {figures}", f"| `min_p` | {figures}"]
+    figures = "2 | 0 1 | 2 2.5 | 0.2 0.2 | 1.4 1.4 |  | 0 0 |"
+    assert first == f"| `top_k` | {figures} 0 50 | 25% | 2 |"
+    assert second == f"| `min_p` | {figures}  | 25% | 2 |"
     assert plots.read_text().count("<svg") == 7  # the sheet and three measures that are there

@@ -53,8 +53,9 @@ class Study(ServerOptions):
     at_once: int = Field(8, ge=1, le=64, description="Takes that are spoken at a time.")
     judge: str = Field(
         "",
-        description='A command that is given a line {"text": ..., "sound": PATH} for each take, and'
-        ' writes a line of numbers for each: {"wer": 0.1}. Several are a line each.',
+        description='A command that is given a line {"text": ..., "sound": PATH, "setting": ...}'
+        ' for each take, and writes a line of numbers for each: {"wer": 0.1}. Several are a line'
+        " each.",
     )
     find: str | None = Field(
         None,

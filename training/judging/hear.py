@@ -76,9 +76,9 @@ def _hear_joined(folder: Path, asked: Iterator[Take]) -> None:
     with (folder / "heard.csv").open("w", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(("setting", "text", "words", "edits"))
-        for clip, sound in join(takes):
+        for clip, samples in join(takes):
             said = [in_words(take["text"]) for take in clip]
-            errors = edits_of(said, in_words(whisper.hear(sound)))
+            errors = edits_of(said, in_words(whisper.hear(samples)))
             for take, (words, edits) in zip(clip, errors, strict=True):
                 writer.writerow((json.dumps(take["setting"]), take["text"], words, edits))
 
