@@ -54,7 +54,7 @@ class BoundedConnection(H11Protocol):
     Attributes:
         header_timeout_s: Seconds a client may take to send a request head.
         stall_timeout_s: Seconds that bytes may wait for a client to read them, whatever they are
-            and even if the connection is being closed. `app.api.gate.limits` ends an answer
+            and even if the connection is being closed. `app.api.gate.middleware` ends an answer
             earlier, and tells why.
         open: The connections of the process, of every protocol.
     """

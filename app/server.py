@@ -20,7 +20,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from app.api.gate.admission import Admission
-from app.api.gate.limits import MAX_HEAD_BYTES
+from app.api.gate.middleware import MAX_HEAD_BYTES
 from app.connections import BoundedWebSocket, connection_class
 from app.engine.engine import SpeechEngine
 from app.garbage import freeze_when_ready

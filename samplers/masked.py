@@ -10,9 +10,9 @@ from torch import Tensor
 
 from samplers.knobs.params import SamplingParams
 from samplers.nar import log_min_p, truncate
-from samplers.ops import filters
 from samplers.ops import temperature as temperatures
 from samplers.ops.draw import Stage, categorical, greedy, stream_key, uniform
+from samplers.ops.rows import sanitise
 
 
 def schedule(length: int, passes: int, *, remask: bool = False) -> list[int]:
@@ -64,7 +64,7 @@ def sample_masked(
     Returns:
         Codes ``(T,)`` int64 without a mask, and scores ``(T,)`` float32 for `least_certain`.
     """
-    own = filters.sanitise(logits)
+    own = sanitise(logits)
     scores = _truncated(own, params)
     temperature = params.nar_len_temperature * (1 - progress_of(params.nar_len_steps)[place])
     drawn = greedy(scores)

@@ -13,6 +13,7 @@ from samplers.knobs.params import SamplingParams
 from samplers.ops import filters
 from samplers.ops import temperature as temperatures
 from samplers.ops.draw import Stage, categorical, greedy, stream_key, uniform
+from samplers.ops.rows import sanitise
 
 
 class NarRow(NamedTuple):
@@ -96,7 +97,7 @@ def sample_nar(
         kind: What any of the rows needs.
     """
     batch, frames, vocab_size = logits.shape
-    scores = filters.sanitise(logits.flatten(0, 1))
+    scores = sanitise(logits.flatten(0, 1))
     codes = greedy(scores)
     if not (kind.warm or kind.mean):
         return codes.view(batch, frames)

@@ -18,8 +18,8 @@ PRODUCT = ("app", "models", "samplers", "valle_serve")
 DOCUMENTED = (*PRODUCT, "cluster", "tools", "training", "benchmarks", "scripts", "examples")
 MOST_PARAMETERS = 6
 LIMITS = {
-    "lines": 36_950,
-    "code": 25_550,
+    "lines": 36_880,
+    "code": 25_500,
     "docstrings": 14.5,  # percent of the lines
     "tests": 41_650,
     "names": 0,  # class names that are there twice

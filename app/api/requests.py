@@ -1,17 +1,18 @@
-"""How routes read a request: its body, null fields, the model's name and the output options."""
+"""How routes read a request: its body within limits, the model's name and the output options."""
 
 import logging
 import re
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from typing import Annotated, Any, Final, TypeVar
 
 from fastapi import Depends, HTTPException, Request
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ValidationError
 from pydantic_core import from_json, to_json
+from starlette.datastructures import Headers
 
 from app.api.errors import problems_of
-from app.api.gate.limits import check_json_size, media_type
 from app.api.schemas import ModelItem, SpeechOptions
 from app.audio.formats import OPUS_RATES, AudioFormat
 from app.audio.rendering import OutputOptions
@@ -25,6 +26,65 @@ _LOCATOR: Final = "pronunciation_dictionary_id"
 B = TypeVar("B", bound=BaseModel)
 
 log = logging.getLogger(__name__)
+
+
+def media_type(headers: Headers) -> str:
+    """Return the media type of a body in lower case, without parameters."""
+    return headers.get("content-type", "").partition(";")[0].strip().lower()
+
+
+MAX_FIELDS: Final = 256
+MAX_VALUES: Final = 8192
+"""More than the longest valid request has in all its lists."""
+
+_TOO_MANY_VALUES: Final = f"the body has more than {MAX_VALUES} values in its lists and objects"
+_STRING: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)  # or the rest, where none ends
+_SMALL_BYTES: Final = 2 * MAX_FIELDS  # too short to exceed either limit
+
+
+def check_json_size(raw: bytes | str) -> None:
+    """Check the number of fields and values as `sized_json`; anything that is not JSON passes.
+
+    pydantic reports errors value by value in a single call, which for 100,000 values would block
+    the event loop for a second.
+    """
+    if len(raw) > _SMALL_BYTES:
+        with suppress(ValueError):
+            sized_json(raw)
+
+
+def sized_json(raw: bytes | str) -> Any:
+    """Return what JSON says.
+
+    Raises ValueError if it is none, InvalidRequest if it has too many fields or values.
+    """
+    if _has_too_many_values(raw if isinstance(raw, bytes) else raw.encode(errors="replace")):
+        raise InvalidRequest(_TOO_MANY_VALUES)
+    sent = from_json(raw)
+    if isinstance(sent, dict) and len(sent) > MAX_FIELDS:
+        raise InvalidRequest(f"the body has {len(sent)} fields, the limit is {MAX_FIELDS}")
+    values, inner = 0, [sent]
+    while inner and values <= MAX_VALUES:
+        one = inner.pop()
+        values += len(one) if isinstance(one, dict | list) else 0
+        if isinstance(one, dict):
+            one = list(one.values())
+        if isinstance(one, list):
+            inner += [value for value in one[:MAX_VALUES] if isinstance(value, dict | list)]
+    if values > MAX_VALUES:
+        raise InvalidRequest(_TOO_MANY_VALUES)
+    return sent
+
+
+def _has_too_many_values(raw: bytes) -> bool:
+    """Return whether the marks of JSON tell so; parsed, its values would hold up all threads."""
+    if raw.count(b'"') - raw.count(b'\\"') > 4 * MAX_VALUES + 2:  # of keys, values and the whole
+        return True
+    return _has_many_marks(raw) and _has_many_marks(_STRING.sub(b"", raw))
+
+
+def _has_many_marks(raw: bytes) -> bool:
+    return raw.count(b",") > MAX_VALUES or raw.count(b"[") + raw.count(b"{") > MAX_VALUES + 1
 
 
 IGNORED_FIELDS: Final = frozenset({

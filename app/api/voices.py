@@ -16,8 +16,7 @@ from starlette.formparsers import MultiPartException, MultiPartParser
 
 from app.api.errors import problems_of
 from app.api.gate.admission import client_of
-from app.api.gate.limits import media_type
-from app.api.requests import EngineDep
+from app.api.requests import EngineDep, media_type
 from app.api.schemas import NOT_READY, VoiceItem, VoiceList, VoiceSummary, error_responses
 from app.engine.admission import Places
 from app.engine.engine import SpeechEngine
@@ -103,7 +102,7 @@ async def read_voice_form(
 ) -> tuple[B, bytes]:
     """Return the text fields of a kind and the audio of an upload, read into memory.
 
-    `app.api.gate.limits` has enforced ``max_bytes``; nothing is spooled to disk. Raises
+    `app.api.gate.middleware` has enforced ``max_bytes``; nothing is spooled to disk. Raises
     HTTPException if the body is not a form, RequestValidationError if a field is invalid,
     InvalidRequest if one is unknown, repeated or of the wrong kind.
     """

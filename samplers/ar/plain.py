@@ -14,14 +14,14 @@ import torch
 from torch import Tensor
 
 from samplers.ar.sampler import ArSampler
-from samplers.ar.state import Host, RowInput, SlotTable
+from samplers.ar.state import Host, RowInput, SlotTable, lookback
 from samplers.ar.trace import log_prob_of
 from samplers.knobs.features import FEATURES, is_guided, is_on
 from samplers.knobs.params import SamplingParams
 from samplers.knobs.steps import STEPS, arrange
-from samplers.ops import filters, penalties
-from samplers.ops.rows import within
-from samplers.processors.registry import FIXED, MOVABLE, lookback
+from samplers.ops import penalties
+from samplers.ops.rows import sanitise, within
+from samplers.processors.registry import FIXED, MOVABLE
 
 WINDOW: Final = 128
 """The most codes that penalties of a plain row count."""
@@ -185,7 +185,7 @@ def draw(
     own = logits[slots]
     drawn = sampler.step(own, null=logits[null] if null else None)
     results[slots, 0] = drawn.double()
-    results[slots, 1] = log_prob_of(filters.sanitise(own), drawn).double()
+    results[slots, 1] = log_prob_of(sanitise(own), drawn).double()
     results[slots, 2] = (own.isnan().any(-1) | logits[partners].isnan().any(-1)).double()
 
 

@@ -11,13 +11,13 @@ import torch
 from torch import Tensor
 
 from samplers.ar.effects import DRAW, Effects
-from samplers.ar.rows import StepRows
+from samplers.ar.pipeline import StepRows
 from samplers.ar.state import Host, RowInput, SlotTable
 from samplers.ar.trace import Record, StepTensors, Trace
-from samplers.ops import filters
 from samplers.ops.beam import extend
 from samplers.ops.draw import Stage, forked_keys, stream_key
 from samplers.ops.entropix import AttentionStatistics
+from samplers.ops.rows import sanitise
 
 _BUILT = 16
 """Sets of rows whose processors are kept: rows that pause come back."""
@@ -160,7 +160,7 @@ class ArSampler:
         if not self._avoiding.isdisjoint(rows.slots):
             logits = rows.avoid(logits)
             self._avoiding.difference_update(rows.slots)
-        scores = rows.scores(filters.sanitise(logits))
+        scores = rows.scores(sanitise(logits))
         clean, scores.attention = scores.logits, attention
         effects = Effects(len(rows.slots)) if trace is not None and trace.top else None
         penalised = rows.pipeline.run(scores, tracing=trace is not None, effects=effects)

@@ -20,7 +20,7 @@ from samplers.knobs.features import is_on
 from samplers.knobs.params import SamplingParams
 from samplers.ops.repeats import runs_of
 from samplers.ops.rows import within
-from samplers.processors.registry import reads_runs
+from samplers.processors.registry import READERS
 
 NEVER = -(2**31)
 """The frame of an act that never was: longer ago than any interval."""
@@ -77,7 +77,12 @@ class RowInput:
     @cached_property
     def tracks_runs(self) -> bool:
         """Whether a processor reads runs, see `samplers.ops.repeats.runs_of`."""
-        return reads_runs(self.params)
+        return any(one.reads_runs and one.acts_on(self.params) for one in READERS)
+
+
+def lookback(params: SamplingParams) -> int:
+    """Return how many of a row's newest codes its processors read; `rows.ALL` is all."""
+    return max((one.lookback(params) for one in READERS if one.acts_on(params)), default=0)
 
 
 class SlotTable:

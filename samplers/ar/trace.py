@@ -15,8 +15,7 @@ from torch import Tensor
 
 from samplers.ar.effects import EFFECTS, Effects
 from samplers.ops.entropix import AttentionStatistics, Decision, moments
-from samplers.ops.filters import sanitise
-from samplers.ops.rows import Rows
+from samplers.ops.rows import Rows, sanitise
 from samplers.processors.draw import DrawResult
 from samplers.processors.processor import Scores
 

@@ -1,9 +1,9 @@
 """The one declaration of every sampling knob: name, type, bounds, default, off value, one sentence.
 
 The OpenAPI schema, the 422 messages, the command line's flags, the table in the docs and the
-batch's tensors are all made from `SamplingParams`. Its knobs are declared here and in `steps`,
-`nar`, `candidates`, `masked` and `entropix` of this package; nothing else may give a knob a default
-(`tests/samplers/knobs/test_single_source.py` walks the source). Loads without torch.
+batch's tensors are all made from `SamplingParams`. Its knobs are declared here, in `steps` and in
+`entropix`; nothing else may give a knob a default (`tests/samplers/knobs/test_single_source.py`
+walks the source). Loads without torch.
 
 Each knob's JSON schema has `x-ui`, the hints of `samplers.knobs.knob.ui`.
 """
@@ -12,13 +12,14 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator
 
-from samplers.knobs.candidates import CandidateKnobs
 from samplers.knobs.entropix import EntropixKnobs
-from samplers.knobs.knob import KnobSet, knob
-from samplers.knobs.masked import MaskedKnobs
-from samplers.knobs.nar import NarKnobs
+from samplers.knobs.knob import KnobSet, Needs, knob
 from samplers.knobs.presets import AUTO
 from samplers.knobs.steps import MOST_CODES, STEPS, OrderName, StepKnobs, StepName
+
+NarDecision = Literal["likeliest", "mean"]
+Level0 = Literal["ar", "masked", "auto"]
+MaskedScore = Literal["drawn", "likeliest"]
 
 _EACH_STEP = Field(max_length=len(STEPS), fail_fast=True)
 
@@ -213,6 +214,86 @@ class DrawKnobs(KnobSet):
         return order
 
 
+class NarKnobs(KnobSet):
+    """How the finer levels are sampled and guided, and in which windows."""
+
+    # fmt: off
+    nar_levels: int = knob(
+        7, "At most this many finer levels are drawn; fewer are quicker and sound rougher.",
+        group="nar", off=7, unit="levels", step=1, slider=False, top=7, ge=0, le=31,
+    )
+    nar_decision: NarDecision = knob(
+        "likeliest",
+        "What a greedy finer level takes: the `likeliest` code, or the one nearest the `mean` of "
+        "the codebook by its odds, which blurs what it does not know instead of guessing.",
+        group="nar", off="likeliest",
+    )
+    nar_temperature: float = knob(
+        0.0, "Temperature of the finer codebook levels; 0 or less is greedy.",
+        group="nar", off=0.0, step=0.05, bottom=0.0, top=2.0, ge=-1.0,
+        values=(0.0, 0.3, 0.6),
+    )
+    nar_level_temperatures: tuple[float, ...] = knob(
+        (), "Temperatures of level 1, 2, ...; levels past the end use nar_temperature.",
+        group="nar", off=[], max_length=32, fail_fast=True,
+    )
+    nar_top_k: int = knob(
+        0, "As top_k, for the finer levels.",
+        group="nar", off=0, step=1, bottom=1, top=50, ge=-1,
+        needs=({"nar_temperature": (), "nar_level_temperatures": ()},),
+    )
+    nar_top_p: float = knob(
+        1.0, "As top_p, for the finer levels.",
+        group="nar", off=1.0, step=0.01, ge=0.0, le=1.0,
+        needs=({"nar_temperature": (), "nar_level_temperatures": ()},),
+    )
+    nar_min_p: float = knob(
+        0.0, "As min_p, for the finer levels.",
+        group="nar", off=0.0, step=0.01, ge=0.0, le=1.0,
+        needs=({"nar_temperature": (), "nar_level_temperatures": ()},),
+    )
+    nar_cfg_strength: float = knob(
+        1.0, "As cfg_strength, for the finer levels; doubles their work.",
+        group="nar", off=1.0, step=0.1, top=4.0, ge=1.0,
+    )
+    nar_cfg_rescale: float = knob(
+        0.7, "As cfg_rescale, for the finer levels, each frame by itself.",
+        group="nar", off=0.0, step=0.05, ge=0.0, le=1.0,
+        needs=(
+            {"nar_cfg_strength": ()},
+            {"nar_temperature": (), "nar_level_temperatures": (), "nar_decision": ("mean",)},
+        ),
+    )
+    nar_window_frames: int = knob(
+        0, "Where all frames of the finer levels see each other: draw so many at a time, to be "
+        "sent before the utterance ends; 0 draws the whole, as the model was trained.",
+        group="nar", off=0, unit="frames", step=15, slider=False, top=300, ge=0,
+    )
+    nar_left_context_frames: int = knob(
+        75, "Frames before a window that its passes see.",
+        group="nar", unit="frames", step=15, slider=False, top=300, ge=0,
+        needs=({"nar_window_frames": ()},),
+    )
+    nar_lookahead_frames: int = knob(
+        15, "Frames after a window that its passes see; the window waits for them.",
+        group="nar", unit="frames", step=5, slider=False, top=150, ge=0,
+        needs=({"nar_window_frames": ()},),
+    )
+    # fmt: on
+
+    @field_validator("nar_top_k")
+    @classmethod
+    def _negative_nar_top_k_is_off(cls, count: int) -> int:
+        return max(count, 0)
+
+    @field_validator("nar_level_temperatures")
+    @classmethod
+    def _bounded_temperatures(cls, temperatures: tuple[float, ...]) -> tuple[float, ...]:
+        if any(temperature < -1 for temperature in temperatures):
+            raise ValueError("every temperature must be at least -1")
+        return temperatures
+
+
 class JoiningKnobs(KnobSet):
     """What an utterance continues from, and the pause between two."""
 
@@ -232,6 +313,150 @@ class JoiningKnobs(KnobSet):
         "no code.",
         group="joining", off=0.0, unit="s", step=0.05, top=2.0, ge=0.0, le=10.0,
         label="Pauses", values=(0.0, 0.2, 0.4, 0.8),
+    )
+    # fmt: on
+
+
+_RANKS: Needs = ({"best_of": (), "entropix_action": ("branch",)},)
+
+
+def _penalty(default: float, description: str, needs: Needs = _RANKS) -> Any:
+    return knob(
+        default, description,
+        group="candidates", off=0.0, unit="nats", step=0.1, top=10.0, slider=False,
+        ge=0.0, le=100.0, needs=needs,
+    )  # fmt: skip
+
+
+class CandidateKnobs(KnobSet):
+    """How many hypotheses of an utterance are drawn, and which is kept."""
+
+    # fmt: off
+    best_of: int = knob(
+        1,
+        "How many takes of each utterance are drawn in parallel, each with its own noise; the best "
+        "is kept: first those that spoke to their stop, then by rank. No audio is sent before all "
+        "have ended, and each needs a row.",
+        group="candidates", off=1, step=1, ge=1, le=8,
+        values=(1, 2, 4),
+    )
+    beam_width: int = knob(
+        0,
+        "Beam search over this many beams instead of random draws; 1 is greedy, 0 is off. No audio "
+        "is sent before the search has ended, and each beam needs a row.",
+        group="candidates", off=0, step=1, slider=False, ge=0, le=8,
+    )
+    beam_length_power: float = knob(
+        1.0,
+        "Finished beams are ranked by the log-probability of their codes, stop included, over "
+        "the power of their number that this is; 0 favours short ones.",
+        group="candidates", off=0.0, step=0.05, slider=False, ge=0.0, le=2.0,
+        needs=({"beam_width": ()},),
+    )
+    rank_alignment_weight: float = knob(
+        16.0,
+        "Takes are ranked by the mean log-probability of their codes, plus this times how well "
+        "they follow the text, from 0 to 1, which an alignment head tells; without one 0.",
+        group="candidates", off=0.0, unit="nats", step=1.0, top=32.0, ge=0.0, le=100.0,
+        needs=({"best_of": ()},),
+    )
+    rank_loop_penalty: float = _penalty(
+        2.0,
+        "Less this times the share of frames that only repeat a loop, as the backtrack_ knobs "
+        "define one.",
+    )
+    rank_silence_penalty: float = _penalty(
+        2.0, "Less this times the share of frames in silences, beyond backtrack_max_silence each.",
+    )
+    rank_length_penalty: float = _penalty(
+        0.5,
+        "Less this times the distance of the logarithm of a take's length from the median's; "
+        "with best_of alone.",
+        ({"best_of": ()},),
+    )
+    # fmt: on
+
+
+class MaskedKnobs(KnobSet):
+    """How level 0 is drawn, and the masked passes, which some public models can.
+
+    The defaults are those of e-c-k-e-r/vall-e except for what is scored: as MaskGIT
+    (arXiv:2202.04200), the code drawn; preset `vall_e` is as the reference.
+    """
+
+    # fmt: off
+    level_0: Level0 = knob(
+        "ar",
+        "How level 0 is drawn: `ar` code by code, `masked` in passes over all frames, or `auto`: "
+        "masked where the model can, unless the caller moved a knob that only `ar` heeds.",
+        group="masked", off="ar",
+    )
+    nar_len_steps: int = knob(
+        25, "Passes over all frames; more are slower and more careful.",
+        group="masked", unit="passes", step=1, top=100, ge=1, le=1000,
+        needs=({"level_0": ()},),
+    )
+    nar_len_frames: int = knob(
+        0, "Length of each utterance; 0 lets the model choose.",
+        group="masked", off=0, unit="frames", step=1, top=1500, ge=0,
+        needs=({"level_0": ()},),
+    )
+    nar_len_min_frames: int = knob(
+        75, "The least length that the model may choose.",
+        group="masked", off=1, unit="frames", step=1, top=750, ge=1,
+        needs=({"level_0": ()}, {"nar_len_frames": (0,)}),
+    )
+    nar_len_stretch: float = knob(
+        1.05, "Factor on the length that the model chooses.",
+        group="masked", off=1.0, step=0.05, top=2.0, gt=0.0, le=10.0,
+        needs=({"level_0": ()}, {"nar_len_frames": (0,)}),
+    )
+    nar_len_cfg_strength: float = knob(
+        2.5, "As cfg_strength, for the masked passes.",
+        group="masked", off=1.0, step=0.1, top=4.0, ge=1.0,
+        needs=({"level_0": ()},),
+    )
+    nar_len_cfg_rescale: float = knob(
+        0.75, "As cfg_rescale, for the masked passes; one spread over all frames.",
+        group="masked", off=0.0, step=0.05, ge=0.0, le=1.0,
+        needs=({"nar_len_cfg_strength": ()},),
+    )
+    nar_len_temperature: float = knob(
+        0.0, "Temperature of the first masked pass, falling to 0 in the last; 0 or less is greedy.",
+        group="masked", off=0.0, step=0.05, bottom=0.0, top=2.0, ge=-1.0,
+        needs=({"level_0": ()},),
+    )
+    nar_len_top_k: int = knob(
+        0, "As top_k, for the masked passes; 0 or -1 keeps all.",
+        group="masked", off=0, step=1, bottom=1, top=50, ge=-1,
+        needs=({"level_0": ()},),
+    )
+    nar_len_top_p: float = knob(
+        1.0, "As top_p, for the masked passes.",
+        group="masked", off=1.0, step=0.01, ge=0.0, le=1.0,
+        needs=({"level_0": ()},),
+    )
+    nar_len_min_p: float = knob(
+        0.0, "As min_p, for the masked passes.",
+        group="masked", off=0.0, step=0.01, ge=0.0, le=1.0,
+        needs=({"level_0": ()},),
+    )
+    nar_len_score: MaskedScore = knob(
+        "drawn",
+        "By what frames are masked again, the least certain first: the model's odds of the code "
+        "that was `drawn`, or those of the `likeliest` code after truncation (as the reference).",
+        group="masked",
+        needs=({"level_0": ()},),
+    )
+    nar_len_masked_only: bool = knob(
+        True, "A frame that was drawn once stays; off: any frame may be masked again.",
+        group="masked",
+        needs=({"level_0": ()},),
+    )
+    nar_len_remask: bool = knob(
+        False, "Mask slightly more frames in each pass: half a pass's share of all.",
+        group="masked", off=False,
+        needs=({"level_0": ()},),
     )
     # fmt: on
 

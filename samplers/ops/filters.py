@@ -15,12 +15,6 @@ import torch
 from torch import Tensor
 
 
-def sanitise(logits: Tensor) -> Tensor:
-    """Return logits as a float32 copy with NaN as -inf and +inf as 1e30."""
-    clean = logits.to(torch.float32).nan_to_num(nan=-torch.inf, posinf=1e30, neginf=-torch.inf)
-    return clean.clamp_(max=1e30)
-
-
 def descending(logits: Tensor) -> Tensor:
     """Return each row of ``(B, V)`` sorted, largest first, as the floors below take it."""
     if logits.device.type != "cpu":

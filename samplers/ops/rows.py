@@ -20,6 +20,12 @@ def within(value: float) -> float:
     return value if math.isinf(value) else max(-_LARGEST, min(value, _LARGEST))
 
 
+def sanitise(logits: Tensor) -> Tensor:
+    """Return logits as a float32 copy with NaN as -inf and +inf as 1e30."""
+    clean = logits.to(torch.float32).nan_to_num(nan=-torch.inf, posinf=1e30, neginf=-torch.inf)
+    return clean.clamp_(max=1e30)
+
+
 class Rows:
     """A base of dataclasses whose fields are tensors ``(B, ...)``, such dataclasses, or None."""
 

@@ -1,11 +1,10 @@
 """Processors that come first, whatever the order: bias, bans and the minimum length."""
 
 import math
-from typing import Self
 
 import torch
 
-from samplers.knobs.params import BannedSequence, SamplingParams
+from samplers.knobs.params import SamplingParams
 from samplers.ops import penalties, repeats
 from samplers.ops.rows import within
 from samplers.processors.processor import BatchParams, LogitsProcessor, Scores
@@ -39,7 +38,10 @@ class SequenceBan(LogitsProcessor):
     penalty = True
 
     def __init__(self, batch: BatchParams) -> None:
-        legal = _legal(batch)
+        legal = [
+            [s for s in params.ban_sequences if all(0 <= c < batch.vocab_size for c in s.codes)]
+            for params in batch.params
+        ]
         count = max(len(sequences) for sequences in legal)
         width = max((len(s.codes) for sequences in legal for s in sequences), default=1) - 1
         prefixes = torch.full((len(legal), count, width), -2, dtype=torch.int64)
@@ -61,12 +63,6 @@ class SequenceBan(LogitsProcessor):
         """Return the length of the longest sequence without its last code."""
         return max(len(sequence.codes) - 1 for sequence in params.ban_sequences)
 
-    @classmethod
-    def build(cls, batch: BatchParams) -> Self | None:
-        """Return the processor; None if no row bans a sequence of the vocabulary's codes."""
-        wanted = batch.any(*cls.features) and any(_legal(batch))
-        return cls(batch) if wanted else None
-
 
 class MinFrames(LogitsProcessor):
     """Forbids the stop before `min_frames`."""
@@ -83,10 +79,3 @@ class MinFrames(LogitsProcessor):
         scores.replace(
             penalties.hold_stop(scores.logits, scores.lengths, self._least, self._stop_token)
         )
-
-
-def _legal(batch: BatchParams) -> list[list[BannedSequence]]:
-    return [
-        [s for s in params.ban_sequences if all(0 <= code < batch.vocab_size for code in s.codes)]
-        for params in batch.params
-    ]

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 
-from samplers.knobs.params import SamplingParams
 from samplers.knobs.steps import STEPS, StepName
 from samplers.processors import bans, penalties, truncation
 from samplers.processors.draw import RepetitionAware
@@ -32,19 +31,10 @@ MOVABLE: tuple[type[LogitsProcessor], ...] = (
 )
 """Those whose place `sampler_order` gives; of one step, in the order in which they run."""
 
-_READERS: tuple[type[HistoryReader], ...] = (*FIXED, *MOVABLE, Entropix, RepetitionAware)
+READERS: tuple[type[HistoryReader], ...] = (*FIXED, *MOVABLE, Entropix, RepetitionAware)
+"""All that may read a row's history."""
 
 BY_STEP: Mapping[StepName, tuple[type[LogitsProcessor], ...]] = {
     step: tuple(processor for processor in MOVABLE if processor.step() == step) for step in STEPS
 }
 """The processors of each step that an order may name."""
-
-
-def lookback(params: SamplingParams) -> int:
-    """Return how many of a row's newest codes its processors read; `rows.ALL` is all."""
-    return max((one.lookback(params) for one in _READERS if one.acts_on(params)), default=0)
-
-
-def reads_runs(params: SamplingParams) -> bool:
-    """Return whether a processor of a row reads the runs of its history."""
-    return any(one.reads_runs and one.acts_on(params) for one in _READERS)

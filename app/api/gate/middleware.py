@@ -14,11 +14,12 @@ import logging
 import platform
 import re
 import socket
+from collections.abc import Mapping
 from contextlib import ExitStack
 from fnmatch import fnmatchcase
 from ipaddress import ip_address
 from time import perf_counter
-from typing import Final
+from typing import Any, Final
 from uuid import uuid4
 
 from fastapi import Security
@@ -26,27 +27,193 @@ from fastapi.security import HTTPBearer
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info
 from prometheus_client.process_collector import ProcessCollector
 from starlette.datastructures import Headers
+from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import HTTPConnection
 from starlette.responses import Response
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.api.errors import CLIENT_CLOSED, error_response, speech_error_response
 from app.api.gate.admission import Admission, Keyring, address_of, client_of, sent_key
-from app.api.gate.limits import (
-    FIRST_ERROR,
-    ID_HEADER,
-    UPLOADS,
-    LimitedBody,
-    SentAnswer,
-    head_refusal,
-)
 from app.api.schemas import error_responses
-from app.engine.errors import SpeechError
+from app.engine.errors import ReaderStalled, SpeechError
 from app.logs import REQUEST_ID
 from app.settings import Settings
 from app.studio.route import OPEN_PATHS
 from app.version import VERSION
+
+PATIENCE_S = 5.0
+"""Seconds a body may take in addition to its size over `LEAST_BYTES_A_S`."""
+
+LEAST_BYTES_A_S = 1024
+"""Least transfer rate; a slower client occupies a connection without using it."""
+
+UPLOADS: Final = frozenset({
+    ("POST", "/v1/audio/voices"),
+    ("POST", "/v1/audio/codes"),
+    ("POST", "/v1/voices/add"),
+})
+"""Method and path of the routes that take recordings; `max_upload_bytes` is for them alone."""
+
+PACED_BYTES: Final = 65_536
+"""More than any text in JSON takes; what is larger than this is paced."""
+
+PACE_BYTES_S: Final = 500_000
+LONGEST_PAUSE_S: Final = 1.0
+
+ID_HEADER: Final = "x-request-id"
+FIRST_ERROR: Final = 400  # the first status of errors
+
+_CLOSE: Final = {"Connection": "close"}  # the rest of the body is not read
+_SWITCHING_PROTOCOLS: Final = 101
+
+
+async def pace(size_bytes: int) -> None:
+    """Wait a time that is proportional to the size of a large input, at most a second.
+
+    To read and refuse megabytes takes milliseconds, during which no other thread runs Python. Sent
+    again and again without a pause they take the processor from the requests of others.
+    """
+    if size_bytes > PACED_BYTES:
+        await asyncio.sleep(min(size_bytes / PACE_BYTES_S, LONGEST_PAUSE_S))
+
+
+class LimitedBody:
+    """An ASGI `receive` that fails a body which is too large or too slow, while it is read."""
+
+    def __init__(
+        self, receive: Receive, headers: Headers, limit_bytes: int, timeout_s: float
+    ) -> None:
+        self._receive = receive
+        self._limit_bytes, self._timeout_s = limit_bytes, timeout_s
+        declared = headers.get("content-length", "")
+        self._declared_bytes = int(declared) if declared.isdecimal() else 0
+        self._started_s = asyncio.get_running_loop().time()
+        self._bytes = 0
+        self._complete = False
+
+    @property
+    def size_bytes(self) -> int:
+        """Size of the body as declared or read so far, whichever is larger."""
+        return max(self._declared_bytes, self._bytes)
+
+    async def __call__(self) -> Message:
+        """Return the next message; raises HTTPException if the body is too large or too slow."""
+        if self._complete:
+            return await self._receive()
+        self._check(self._declared_bytes)
+        allowed_s = PATIENCE_S + self._bytes / LEAST_BYTES_A_S
+        try:
+            async with asyncio.timeout_at(self._started_s + min(allowed_s, self._timeout_s)):
+                message = await self._receive()
+        except TimeoutError:
+            text = f"the body took longer than {self._timeout_s:g} s"
+            if allowed_s < self._timeout_s:
+                text = f"the body was sent at less than {LEAST_BYTES_A_S} bytes per second"
+            raise HTTPException(408, text, _CLOSE) from None
+        self._bytes += len(message.get("body", b""))
+        self._check(self._bytes)
+        self._complete = not message.get("more_body", False)
+        return message
+
+    def _check(self, size_bytes: int) -> None:
+        """Check a size against the limit."""
+        if size_bytes > self._limit_bytes:
+            text = f"the body is larger than {self._limit_bytes} bytes"
+            raise HTTPException(413, text, _CLOSE)
+
+
+PIECE_BYTES: Final = 65_536
+"""Longest piece of an answer: with the time limit, also the least rate at which it must be read."""
+
+
+class SentAnswer:
+    """An ASGI `send` that adds the request's id, notes what was sent, and waits for the client.
+
+    A body that is handed to the server at once lies in the memory of the connection for as long as
+    the client likes, and nobody knows when it is sent. Here a request ends when its answer was
+    taken: large bodies are sent in pieces, and `ReaderStalled` is raised if the client reads none
+    for a time. Errors in answer to large bodies are sent after a pause, see `pace`. ``state`` of
+    the request has its `id` and, once it is admitted over HTTP, its `body`.
+    """
+
+    def __init__(self, send: Send, state: Mapping[str, Any], stall_timeout_s: float) -> None:
+        self._send, self._state, self._stall_timeout_s = send, state, stall_timeout_s
+        self.status: int | None = None  # of HTTP, or 101 of an accepted WebSocket
+        self.bytes = 0  # of the body or the messages sent so far
+        self.started = self.whole = False  # whether the head, and all of the body, was sent
+        self.stalled = False  # whether `ReaderStalled` was raised
+
+    async def send(self, message: Message) -> None:
+        """Send a message; a body of several pieces was taken by the client when this returns."""
+        kind = message["type"].removeprefix("websocket.")
+        if kind in {"http.response.start", "accept"}:
+            self.started = True
+            own = (ID_HEADER.encode(), self._state["id"].encode())
+            message["headers"] = [*message.get("headers", ()), own]
+        if "body" in self._state and message.get("status", 0) >= FIRST_ERROR:
+            await pace(self._state["body"].size_bytes)
+        body = memoryview(message.get("body", b""))
+        if len(body) > PIECE_BYTES:
+            for start in range(0, len(body), PIECE_BYTES):
+                piece = bytes(body[start : start + PIECE_BYTES])
+                await self._one({**message, "body": piece, "more_body": True}, kind)
+            message = {**message, "body": b""}  # which the server sends once the last piece is gone
+        await self._one(message, kind)
+
+    async def _one(self, message: Message, kind: str) -> None:
+        """Send a message, or raise ReaderStalled over HTTP, and note it."""
+        try:
+            async with asyncio.timeout(self._stall_timeout_s if "body" in self._state else None):
+                await self._send(message)
+        except TimeoutError:
+            self.stalled = True
+            raise ReaderStalled(
+                f"the client read nothing for {self._stall_timeout_s:g} s"
+            ) from None
+        match kind:
+            case "http.response.start":
+                self.status = message["status"]
+            case "http.response.body":
+                self.bytes += len(message.get("body", b""))
+                self.whole = not message.get("more_body", False)
+            case "accept":
+                self.status, self.whole = _SWITCHING_PROTOCOLS, True
+            case "send":
+                self.bytes += len(message.get("bytes") or message.get("text") or "")
+
+
+MAX_HEAD_BYTES = 16_384
+"""Limit of request line and headers; the 3,300 headers that fit take 5 ms of the event loop."""
+
+_SEPARATORS = 4  # ": " and "\r\n"
+_VERSION = 12  # " HTTP/1.1" with its separators
+
+
+def head_refusal(scope: Scope) -> Response | None:
+    """Return the error response for a head that is refused, or None.
+
+    A request with two lengths of its body may be read differently by a proxy before this server
+    (RFC 9112, section 6.1), so the connection is closed and nothing after it is read.
+    """
+    if _bytes(scope) > MAX_HEAD_BYTES:
+        message = f"the request line and headers have more than {MAX_HEAD_BYTES} bytes"
+        return error_response(431, message, code="head_too_large", headers=_CLOSE)
+    names = {name for name, _ in scope["headers"]}
+    if {b"content-length", b"transfer-encoding"} <= names:
+        message = "send content-length or transfer-encoding, not both"
+        return error_response(
+            400, message, param="content-length", code="two_lengths", headers=_CLOSE
+        )
+    return None
+
+
+def _bytes(scope: Scope) -> int:
+    """Return the size of a head in its usual notation."""
+    target = len(scope.get("raw_path") or scope["path"].encode()) + len(scope["query_string"])
+    line = len(scope.get("method", "GET")) + 1 + target + _VERSION
+    return line + sum(len(name) + len(value) + _SEPARATORS for name, value in scope["headers"])
+
 
 _LATENCIES_S = (0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0, 60.0, 300.0)
 _COUNTED_METHODS = frozenset({"GET", "HEAD", "POST", "DELETE", "OPTIONS", "WS"})

@@ -14,7 +14,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from app.api.errors import TooManySessions
 from app.api.gate.admission import Admission
-from app.api.gate.limits import pace
+from app.api.gate.middleware import pace
 from app.api.reports.recent import Failure, RecentSpeeches
 from app.api.reports.writer import ReportWriter
 from app.api.schemas import message

@@ -18,11 +18,10 @@ from app.api.errors import (
     speech_error_detail,
     validation_error_detail,
 )
-from app.api.gate.limits import check_json_size
 from app.api.live.session import WebSocketSession, serve_session
 from app.api.live.speech import LiveSocket, LiveSpeech, Services, SpeechMessages
 from app.api.reports.writer import ReportWriter, utterance_pieces
-from app.api.requests import check_model, cleaned, ignored_fields, model_names
+from app.api.requests import check_json_size, check_model, cleaned, ignored_fields, model_names
 from app.api.schemas import ErrorDetail, SpeechOptions, Usage
 from app.audio.formats import AudioFormat
 from app.audio.rendering import OutputOptions

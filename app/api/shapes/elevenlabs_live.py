@@ -11,10 +11,9 @@ from fastapi import APIRouter, WebSocket
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from app.api.errors import invalid
-from app.api.gate.limits import check_json_size
 from app.api.live.session import WebSocketSession, serve_session
 from app.api.live.speech import LiveSpeech, Services, SpeechMessages, speakable
-from app.api.requests import dictionaries_of
+from app.api.requests import check_json_size, dictionaries_of
 from app.api.schemas import SpeechOptions
 from app.api.shapes.elevenlabs import (
     DEFAULT_FORMAT,

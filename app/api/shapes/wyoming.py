@@ -16,9 +16,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from app.api.errors import invalid
 from app.api.gate.admission import OpenConnections, network_of
-from app.api.gate.limits import pace, sized_json
+from app.api.gate.middleware import pace
 from app.api.live.session import LiveSession
 from app.api.live.speech import ClientGone, LiveSocket, LiveSpeech, Services, SpeechMessages
+from app.api.requests import sized_json
 from app.api.schemas import SpeechOptions
 from app.audio.formats import SampleRate
 from app.engine.errors import InvalidRequest, SpeechError

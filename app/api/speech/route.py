@@ -20,7 +20,6 @@ from starlette.responses import StreamingResponse
 
 from app.api.errors import CLIENT_CLOSED
 from app.api.gate.admission import client_of
-from app.api.gate.limits import media_type
 from app.api.reports.recent import Failure, RecentSpeeches, SpeechReport
 from app.api.reports.writer import ReportWriter, TableForm, report_pieces, token_pieces
 from app.api.requests import (
@@ -30,6 +29,7 @@ from app.api.requests import (
     get_engine,
     ignored_fields,
     json_body,
+    media_type,
     model_names,
     output_of,
 )

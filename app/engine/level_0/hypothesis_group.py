@@ -14,7 +14,7 @@ from models.alignment.path import followed
 from samplers.ar.trace import log_prob_of
 from samplers.knobs.features import is_on
 from samplers.ops.beam import final_score
-from samplers.ops.filters import sanitise
+from samplers.ops.rows import sanitise
 from samplers.ranking import oddity, rank
 
 

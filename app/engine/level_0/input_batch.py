@@ -27,7 +27,7 @@ from samplers.ar.state import DrawnCodes, RowInput, SlotTable
 from samplers.ar.trace import Record, log_prob_of
 from samplers.knobs.features import is_on, rows_needed
 from samplers.ops.entropix import AttentionStatistics
-from samplers.ops.filters import sanitise
+from samplers.ops.rows import sanitise
 
 
 class Fed(NamedTuple):

@@ -40,7 +40,7 @@ from models.stack.transformer import MAX_POSITIONS
 from models.valle import Valle
 from samplers.ar.trace import Trace, log_prob_of
 from samplers.knobs.features import rows_needed
-from samplers.ops.filters import sanitise
+from samplers.ops.rows import sanitise
 
 MAX_PREFILLS = 2
 """Utterances that are prefilled between two steps; more would delay the other jobs."""

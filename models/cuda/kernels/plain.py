@@ -31,7 +31,7 @@ GOLDEN, FIRST, SECOND = (tl.constexpr(one) for one in (HASH.golden, *HASH.mix))
 BY_STEP, BY_ATTEMPT = tl.constexpr(HASH.axes[0]), tl.constexpr(HASH.axes[2])
 COLD, HOT = tl.constexpr(COLDEST), tl.constexpr(LARGEST)
 HIGHEST = tl.constexpr(1e30)
-"""Of the logits: see `samplers.ops.filters.sanitise`."""
+"""Of the logits: see `samplers.ops.rows.sanitise`."""
 
 ADDITIVE, RAW = tl.constexpr(penalties.ADDITIVE), tl.constexpr(penalties.RAW)
 STRONGEST, UNIT = (

@@ -7,7 +7,7 @@ from pathlib import Path
 from samplers.knobs.params import SamplingParams
 
 ROOT = Path(__file__).resolve().parents[3]
-PARTS = ("params.py", "steps.py", "nar.py", "candidates.py", "masked.py", "entropix.py")
+PARTS = ("params.py", "steps.py", "entropix.py")
 DECLARATION = {ROOT / "samplers" / "knobs" / name for name in PARTS}
 KNOBS = SamplingParams.model_fields.keys() - {"preset"}  # a model's card names one, too
 

@@ -2,12 +2,13 @@
 
 import pytest
 
+from samplers.ar.state import RowInput, lookback
 from samplers.knobs.features import FEATURES
 from samplers.knobs.params import BannedSequence, SamplingParams
 from samplers.knobs.steps import STEPS
 from samplers.ops.rows import ALL
 from samplers.processors.processor import LogitsProcessor
-from samplers.processors.registry import BY_STEP, FIXED, MOVABLE, lookback, reads_runs
+from samplers.processors.registry import BY_STEP, FIXED, MOVABLE
 
 
 def test_every_feature_of_a_step_belongs_to_a_processor_of_it() -> None:
@@ -58,4 +59,4 @@ def test_a_row_reads_as_much_of_its_history_as_its_farthest_processor(
     knobs, frames: int, runs: bool
 ) -> None:
     params = SamplingParams(**knobs)
-    assert (lookback(params), reads_runs(params)) == (frames, runs)
+    assert (lookback(params), RowInput(params, 0, 100).tracks_runs) == (frames, runs)

@@ -9,7 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx
 import pytest
 
-from app.api.gate import limits
+from app.api.gate import middleware
+from app.api.requests import MAX_VALUES, check_json_size
 from app.engine.errors import InvalidRequest
 from app.main import create_app
 from app.settings import Settings
@@ -109,7 +110,7 @@ def test_a_body_that_comes_too_slowly_is_given_up_long_before_its_time_is_over(
     monkeypatch,
 ) -> None:
     """Whoever sends ten bytes and stops would else hold a place for as long as a body may take."""
-    monkeypatch.setattr(limits, "PATIENCE_S", 0.3)
+    monkeypatch.setattr(middleware, "PATIENCE_S", 0.3)
     with served(create_app(Settings(body_timeout_s=3600), fake_engine())) as client:
         status, body = sent(client, HEAD, b"Content-Length: 1000\r\n\r\n", b"a" * 10)
         assert status == 408
@@ -152,7 +153,7 @@ def test_every_route_that_takes_a_recording_has_the_limit_of_uploads(client) -> 
         for method, one in methods.items()
         if {"multipart/form-data", "audio/*"} & set(one.get("requestBody", {}).get("content", {}))
     }
-    assert taking == limits.UPLOADS
+    assert taking == middleware.UPLOADS
 
 
 def listed(one: str, count: int) -> str:
@@ -162,22 +163,22 @@ def listed(one: str, count: int) -> str:
 
 @pytest.mark.parametrize("one", ["1", "[]", "{}", '""', '"a,[{"', r'"\\"', r'"\"[,"'])
 def test_values_are_counted_whatever_they_are(one: str) -> None:
-    limits.check_json_size(listed(one, limits.MAX_VALUES - 1))
-    for count in (limits.MAX_VALUES, 4 * limits.MAX_VALUES):
+    check_json_size(listed(one, MAX_VALUES - 1))
+    for count in (MAX_VALUES, 4 * MAX_VALUES):
         for body in (listed(one, count), listed(one, count).encode()):
             with pytest.raises(InvalidRequest, match="values"):
-                limits.check_json_size(body)
+                check_json_size(body)
 
 
 @pytest.mark.parametrize("inside", [",", "[", "{", r"\"", r"\"[,", r"\\"])
 @pytest.mark.parametrize("end", ['"}', '"', "", "\\"])
 def test_what_is_within_a_text_is_no_value(inside: str, end: str) -> None:
-    body = '{"input": "' + inside * 4 * limits.MAX_VALUES + end
-    limits.check_json_size(body)
-    limits.check_json_size(body.encode())
+    body = '{"input": "' + inside * 4 * MAX_VALUES + end
+    check_json_size(body)
+    check_json_size(body.encode())
 
 
 def test_no_json_is_too_large_before_it_is_none() -> None:
-    limits.check_json_size("a" * 10_000)
+    check_json_size("a" * 10_000)
     with pytest.raises(InvalidRequest, match="values"):
-        limits.check_json_size("[" * 10_000)
+        check_json_size("[" * 10_000)

@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from app.engine.backend.abilities import check_windows, choose_level_0, nar_plan
+from app.engine.backend.planner import check_windows, choose_level_0, nar_plan
 from app.engine.errors import InvalidRequest
 from app.engine.level_0.masked import MaskedUtterance, predict_length
 from app.engine.utterance import UtteranceInput
