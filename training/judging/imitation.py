@@ -43,9 +43,9 @@ from tools.study.bootstrap import Estimate, Sums, estimate_ratio, estimate_share
 from training.cache import cache_folder
 from training.judging.evaluate import parse_knobs
 from training.judging.judges import (
+    EMBEDDERS,
     HEARING_RATE_HZ,
     Dnsmos,
-    VoiceEmbedder,
     Whisper,
     count_errors,
     resample,
@@ -237,8 +237,8 @@ WHO: Final[dict[str, Callable[[argparse.Namespace], dict[str, Subject]]]] = {
 class Judges:
     """Who tells voices apart, what was said, and how it sounds."""
 
-    def __init__(self) -> None:
-        self._embedder, self._dnsmos = VoiceEmbedder(), Dnsmos()
+    def __init__(self, embedder: str = "resemblyzer") -> None:
+        self._embedder, self._dnsmos = EMBEDDERS[embedder](), Dnsmos()
         self._whisper = Whisper(whisper_folder("tiny.en"))
 
     def embed(self, samples: Samples) -> Embedding:
@@ -380,6 +380,7 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--model-only", action="store_true", help="no true speech, no codec")
     parser.add_argument("--rates", type=float, nargs="+", default=[1.0], help="of playing: unseen")
     parser.add_argument("--speakers", type=int, default=20, help="at most, those furthest apart")
+    parser.add_argument("--judge", choices=EMBEDDERS, default="resemblyzer", help="of who speaks")
     parser.add_argument("--out", type=Path, help="JSON file")
     return parser.parse_args()
 
@@ -402,7 +403,7 @@ def _row(figures: Mapping[str, Estimate], right_of: float) -> str:
 def main() -> None:
     """Print how often each system is nearest to the speaker it imitates."""
     args = _parse()
-    subjects, judges = WHO[args.who](args), Judges()
+    subjects, judges = WHO[args.who](args), Judges(args.judge)
     references = {name: judges.reference(one.references) for name, one in subjects.items()}
     references = {name: references[name] for name in furthest_apart(references, args.speakers)}
     prompts = {}
