@@ -6,7 +6,7 @@ All of it runs offline, from weights that lie inside packages.
 import re
 import shutil
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec, module_from_spec, spec_from_file_location
@@ -262,7 +262,10 @@ class CampPlus:
         return np.asarray(vector / np.linalg.norm(vector), np.float32)
 
 
-EMBEDDERS = {"resemblyzer": VoiceEmbedder, "campplus": CampPlus}
+EMBEDDERS: Mapping[str, type[VoiceEmbedder] | type[CampPlus]] = {
+    "resemblyzer": VoiceEmbedder,
+    "campplus": CampPlus,
+}
 """Who tells voices apart, by name: two networks, so that neither is trained or chosen for alone."""
 
 
