@@ -14,7 +14,7 @@ from websockets.exceptions import InvalidStatus
 from app.main import create_app
 from app.settings import Settings
 from tests.app.tools.live_client import live
-from tests.app.tools.serving import served, until
+from tests.app.tools.serving import connected, served, until
 from tests.fakes import FakeBackend, fake_engine
 
 TIMEOUT_S = 0.4
@@ -30,18 +30,20 @@ def client() -> Iterator[httpx.Client]:
         yield one
 
 
-def connect(client: httpx.Client) -> socket.socket:
-    """Return a connection of its own."""
-    return socket.create_connection((client.base_url.host, client.base_url.port), timeout=20)
+@pytest.fixture
+def few() -> Iterator[httpx.Client]:
+    """A client, without connections of its own, of a server that takes few."""
+    settings = Settings(header_timeout_s=60, max_connections=MAX_CONNECTIONS)
+    with served(create_app(settings, fake_engine())) as client:
+        client.close()
+        yield client
 
 
 def hold(held: ExitStack, client: httpx.Client) -> None:
     """Take every connection there is, from two addresses, and say nothing."""
-    place = (client.base_url.host, client.base_url.port)
     for source in ("127.0.0.2", "127.0.0.3"):
         for _ in range(MAX_CONNECTIONS // 2):
-            one = socket.create_connection(place, timeout=20, source_address=(source, 0))
-            held.enter_context(one)
+            held.enter_context(connected(client, source))
 
 
 def rest(connection: socket.socket) -> bytes:
@@ -81,7 +83,7 @@ def drip(connection: socket.socket, text: bytes) -> None:
 
 @pytest.mark.parametrize("begun", [b"G", b"GET /health HTTP/1.1\r\n", HEAD + b"X: "])
 def test_a_head_that_does_not_end_is_given_up(client, begun) -> None:
-    with connect(client) as slow:
+    with connected(client) as slow:
         slow.sendall(begun)
         status, head, error = split(rest(slow))
     assert status == 408
@@ -91,31 +93,31 @@ def test_a_head_that_does_not_end_is_given_up(client, begun) -> None:
 
 
 def test_a_byte_now_and_then_buys_no_time(client) -> None:
-    with connect(client) as slow:
+    with connected(client) as slow:
         drip(slow, HEAD + b"X: " + b"a" * 200)
 
 
 def test_a_second_head_on_a_connection_is_bounded_too(client) -> None:
-    with connect(client) as slow:
+    with connected(client) as slow:
         slow.sendall(HEAD + b"\r\n")
         assert answered(slow).startswith(b"HTTP/1.1 200")
         drip(slow, HEAD + b"X: " + b"a" * 200)
 
 
 def test_a_body_that_goes_on_after_its_answer_is_bounded(client) -> None:
-    with connect(client) as slow:
+    with connected(client) as slow:
         slow.sendall(HEAD + b"Content-Length: 1000\r\n\r\n")
         assert answered(slow).startswith(b"HTTP/1.1 200")
         drip(slow, b"a" * 200)
 
 
 def test_a_connection_that_says_nothing_is_closed_without_a_word(client) -> None:
-    with connect(client) as silent:
+    with connected(client) as silent:
         assert rest(silent) == b""
 
 
 def test_an_idle_connection_is_kept_for_its_next_request(client) -> None:
-    with connect(client) as patient:
+    with connected(client) as patient:
         for _ in range(2):
             patient.sendall(HEAD + b"\r\n")
             assert answered(patient).startswith(b"HTTP/1.1 200")
@@ -140,51 +142,42 @@ def test_a_session_outlives_the_time_for_its_handshake(client) -> None:
         assert session.until("response.done")["finish_reason"] == "stop"
 
 
-def test_one_connection_too_many_is_told_so_and_the_next_is_served() -> None:
-    settings = Settings(header_timeout_s=60, max_connections=MAX_CONNECTIONS)
-    app = create_app(settings, fake_engine())
-    with served(app) as client:
-        client.close()
-        with ExitStack() as held:
-            hold(held, client)
-            with connect(client) as late:
-                status, head, error = split(rest(late))
-            assert status == 503
-            assert b"retry-after: " in head.lower()
-            assert error["code"] == "too_many_connections"
-            assert error["type"] == "server_error"
-            refused = httpx.get(client.base_url.join("/v1/models"))
-            assert refused.status_code == 503
-            assert refused.json()["error"]["code"] == "too_many_connections"
-        until(lambda: httpx.get(client.base_url.join("/v1/models")).status_code == 200)
+def test_one_connection_too_many_is_told_so_and_the_next_is_served(few) -> None:
+    models = few.base_url.join("/v1/models")
+    with ExitStack() as held:
+        hold(held, few)
+        with connected(few) as late:
+            status, head, error = split(rest(late))
+        assert status == 503
+        assert b"retry-after: " in head.lower()
+        assert (error["code"], error["type"]) == ("too_many_connections", "server_error")
+        refused = httpx.get(models)
+        assert refused.status_code == 503
+        assert refused.json()["error"] == error
+    until(lambda: httpx.get(models).status_code == 200)
 
 
-def test_probes_are_answered_while_every_connection_is_taken() -> None:
+def test_probes_are_answered_while_every_connection_is_taken(few) -> None:
     """A full service that told its supervisor nothing would be restarted for being full."""
-    settings = Settings(header_timeout_s=60, max_connections=MAX_CONNECTIONS)
-    with served(create_app(settings, fake_engine())) as client, ExitStack() as held:
-        client.close()
-        hold(held, client)
+    with ExitStack() as held:
+        hold(held, few)
         for _ in range(40):  # silent ones of one client more fill the room for probes, too
-            held.enter_context(connect(client))
+            held.enter_context(connected(few))
         for path in ("/health", "/ready"):
-            answer = httpx.get(client.base_url.join(path))
+            answer = httpx.get(few.base_url.join(path))
             assert answer.status_code == 200
             assert answer.headers["connection"] == "close"
-        with pytest.raises(InvalidStatus) as refused, live(client):
+        with pytest.raises(InvalidStatus) as refused, live(few):
             pass
         assert refused.value.response.status_code == 503
 
 
-def test_an_address_has_its_share_and_another_is_served() -> None:
-    settings = Settings(header_timeout_s=60, max_connections=10)
-    with served(create_app(settings, fake_engine())) as client, ExitStack() as held:
-        client.close()
+def test_an_address_has_its_share_and_another_is_served(few) -> None:
+    with ExitStack() as held:
         for _ in range(30):
-            held.enter_context(connect(client))
-        refused = httpx.get(client.base_url.join("/v1/models"))
-        assert refused.status_code == 503
+            held.enter_context(connected(few))
+        assert httpx.get(few.base_url.join("/v1/models")).status_code == 503
         elsewhere = httpx.HTTPTransport(local_address="127.0.0.2")
-        with httpx.Client(transport=elsewhere, base_url=client.base_url) as other:
+        with httpx.Client(transport=elsewhere, base_url=few.base_url) as other:
             assert other.get("/v1/models").status_code == 200
             assert other.post("/tts", json={"input": "Hi."}).status_code == 200

@@ -20,8 +20,8 @@ import pytest
 from app.main import create_app
 from app.settings import Settings
 from benchmarks.harness.loop_lag import MOST_S, Watchdog, watched
-from tests.app.tools.hostile import ATTACKS, address
-from tests.app.tools.serving import served
+from tests.app.tools.hostile import ATTACKS
+from tests.app.tools.serving import connected, served
 from tests.toy.make_toy import make
 
 PINGS_BYTES = 40_000_000
@@ -69,7 +69,7 @@ def test_the_watchdog_sees_what_holds_up_a_loop() -> None:
 
 def test_a_client_that_reads_no_pongs_is_read_no_more(attacked: Attacked) -> None:
     """Its pings wait in its own system, and then in its own program."""
-    with socket.create_connection(address(attacked.client), timeout=20) as connection:
+    with connected(attacked.client) as connection:
         connection.sendall(
             b"GET /v1/audio/speech/stream HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\n"
             b"Connection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"

@@ -68,9 +68,14 @@ def pod(values: dict[str, Any]) -> dict[str, Any]:
     return spec
 
 
-def variables(values: dict[str, Any]) -> dict[str, Any]:
+def container_of(values: dict[str, Any]) -> dict[str, Any]:
     (container,) = pod(values)["containers"]
-    named = [(one["name"], one.get("value")) for one in container["env"]]
+    assert isinstance(container, dict)
+    return container
+
+
+def variables(values: dict[str, Any]) -> dict[str, Any]:
+    named = [(one["name"], one.get("value")) for one in container_of(values)["env"]]
     assert len(dict(named)) == len(named)
     return dict(named)
 
@@ -123,7 +128,7 @@ def test_a_value_of_no_meaning_is_refused() -> None:
 
 
 def test_it_agrees_with_the_image() -> None:
-    (container,) = pod({})["containers"]
+    container = container_of({})
     (port,) = container["ports"]
     assert str(port["containerPort"]) == last("EXPOSE")
     mounts = {one["mountPath"] for one in container["volumeMounts"]}
@@ -132,16 +137,14 @@ def test_it_agrees_with_the_image() -> None:
 
 
 def test_running_requests_may_end() -> None:
-    spec = pod({})
-    (container,) = spec["containers"]
-    waits_s = int(container["lifecycle"]["preStop"]["exec"]["command"][1])
-    assert spec["terminationGracePeriodSeconds"] > Settings().drain_timeout_s + waits_s
+    waits_s = int(container_of({})["lifecycle"]["preStop"]["exec"]["command"][1])
+    assert pod({})["terminationGracePeriodSeconds"] > Settings().drain_timeout_s + waits_s
     strategy = rendered(BUCKET)["Deployment", "speech"]["spec"]["strategy"]["rollingUpdate"]
     assert strategy == {"maxSurge": 1, "maxUnavailable": 0}
 
 
 def test_probes_ask_what_they_mean() -> None:
-    (container,) = pod({})["containers"]
+    container = container_of({})
     asked = {name: container[f"{name}Probe"]["httpGet"]["path"] for name in PROBES}
     assert asked == PROBES
     startup = container["startupProbe"]
@@ -167,8 +170,7 @@ def test_no_container_has_more_rights_than_it_needs(variant) -> None:
 
 def test_a_bucket_of_voices_has_its_credentials_its_way_out_and_no_claim() -> None:
     resources = rendered(BUCKET)
-    (container,) = pod(BUCKET)["containers"]
-    assert container["envFrom"] == BUCKET["envFrom"]
+    assert container_of(BUCKET)["envFrom"] == BUCKET["envFrom"]
     assert variables(BUCKET)["AWS_ENDPOINT_URL"] == "http://minio.storage:9000"
     assert resources["NetworkPolicy", "speech"]["spec"]["egress"][-1]["ports"] == [{"port": 9000}]
     assert "voices" not in {one["name"] for one in pod(BUCKET)["volumes"]}
@@ -221,16 +223,14 @@ def test_the_table_of_the_page_names_values_that_are_there() -> None:
 
 
 def test_any_uid_runs_it() -> None:
-    spec = pod({})
-    assert spec["securityContext"]["fsGroup"] == 0  # the image's folders belong to it
-    (container,) = spec["containers"]
-    assert "runAsUser" not in spec["securityContext"] | container["securityContext"]
+    allowed = pod({})["securityContext"]
+    assert allowed["fsGroup"] == 0  # the image's folders belong to it
+    assert "runAsUser" not in allowed | container_of({})["securityContext"]
 
 
 def test_a_card_is_asked_for_unless_there_is_none() -> None:
     for gpus in (0, 1, 2):
-        (container,) = pod({"gpus": gpus})["containers"]
-        asked = container["resources"]["limits"].get("nvidia.com/gpu")
+        asked = container_of({"gpus": gpus})["resources"]["limits"].get("nvidia.com/gpu")
         assert asked == (gpus or None)
         assert (variables({"gpus": gpus}).get("TTS_DEVICE") == "cpu") == (gpus == 0)
 

@@ -3,7 +3,6 @@
 import json
 import logging
 import re
-import socket
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from app.engine import errors
 from app.main import create_app
 from app.settings import Settings
 from tests.app.tools.answers import shape
-from tests.app.tools.serving import served, until
+from tests.app.tools.serving import connected, served, until
 from tests.fakes import fake_engine
 from tests.toy.make_toy import make
 
@@ -203,10 +202,9 @@ def test_our_own_mistakes_are_a_500_in_the_one_shape():
 
 
 def test_a_client_that_leaves_amid_its_body_is_no_mistake_of_ours(toy_server, caplog):
-    address = (toy_server.base_url.host, toy_server.base_url.port)
     head = b"POST /tts HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
     with caplog.at_level(logging.INFO):
-        with socket.create_connection(address) as client:
+        with connected(toy_server) as client:
             client.sendall(head + b"Content-Length: 99\r\n\r\n{")
         until(lambda: "POST /tts 499" in caplog.text)
     assert all(record.levelno < logging.ERROR for record in caplog.records)

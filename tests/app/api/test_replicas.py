@@ -3,6 +3,7 @@
 import threading
 import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 
 import httpx
@@ -61,11 +62,8 @@ def test_a_minute_has_so_many_requests_whoever_is_asked(replicas) -> None:
             statuses[answer.status_code] += 1
             assert answer.status_code == 200 or 1 <= int(answer.headers["retry-after"]) <= 61
 
-    threads = [threading.Thread(target=ask, args=(client,)) for client in clients]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor() as threads:
+        list(threads.map(ask, clients))
     assert statuses == {200: 60, 429: 140}
 
 

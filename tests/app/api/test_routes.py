@@ -1,10 +1,8 @@
 import hashlib
-import socket
-import threading
+from concurrent.futures import ThreadPoolExecutor
 from io import BytesIO
 from typing import Literal
 
-import httpx
 import pytest
 import soundfile
 
@@ -12,7 +10,7 @@ from app.api.schemas import SpeechRequest
 from app.main import create_app
 from app.settings import Settings
 from tests.app.tools.answers import nothing_works
-from tests.app.tools.serving import served, until
+from tests.app.tools.serving import connected, served, until
 from tests.fakes import FakeBackend, engine_that_loads, fake_engine
 
 HELLO = {"input": "Hello there. This is the built in voice.", "max_duration_s": 2}
@@ -99,19 +97,10 @@ def test_every_answer_has_its_own_request_id(toy_server):
 def test_the_server_answers_while_it_speaks_and_refuses_when_the_queue_is_full():
     speaking = FakeBackend()
     engine = fake_engine(speaking, max_queue=1)
-    with served(create_app(Settings(), engine)) as client:
-        answers: list[httpx.Response] = []
-
-        def ask(text: str) -> threading.Thread:
-            thread = threading.Thread(
-                target=lambda: answers.append(client.post("/tts", json={"input": text}))
-            )
-            thread.start()
-            return thread
-
-        threads = [ask("wait")]
+    with served(create_app(Settings(), engine)) as client, ThreadPoolExecutor() as asking:
+        first = asking.submit(client.post, "/tts", json={"input": "wait"})
         until(lambda: engine.status.running)
-        threads.append(ask("next"))
+        second = asking.submit(client.post, "/tts", json={"input": "next"})
         until(lambda: engine.status.queued)
         assert client.get("/health").json()["queued"] == 1
         refused = client.post("/tts", json={"input": "third"})
@@ -119,9 +108,7 @@ def test_the_server_answers_while_it_speaks_and_refuses_when_the_queue_is_full()
         assert int(refused.headers["retry-after"]) >= 1
         assert refused.json()["error"]["code"] == "engine_busy"
         speaking.let(4)
-        for thread in threads:
-            thread.join()
-        assert [answer.status_code for answer in answers] == [200, 200]
+        assert [answer.result().status_code for answer in (first, second)] == [200, 200]
 
 
 def test_a_client_that_leaves_frees_the_engine_at_the_next_frame():
@@ -130,7 +117,7 @@ def test_a_client_that_leaves_frees_the_engine_at_the_next_frame():
     with served(create_app(Settings(), engine)) as client:
         body = b'{"input": "wait for ever"}'
         head = b"POST /tts HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
-        with socket.create_connection((client.base_url.host, client.base_url.port or 80)) as asking:
+        with connected(client) as asking:
             asking.sendall(head + b"Content-Length: %d\r\n\r\n%s" % (len(body), body))
             assert speaking.began.wait(20)
         until(lambda: nothing_works(client))

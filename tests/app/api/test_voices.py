@@ -21,7 +21,7 @@ from app.logs import TextLines
 from app.main import create_app
 from app.settings import Settings
 from tests.app.tools.answers import bearer, refusal
-from tests.app.tools.serving import served, until
+from tests.app.tools.serving import connected, served, until
 from tests.speech_like import packed, silent_file, speech_like
 from tests.toy.make_toy import MODEL, make
 
@@ -475,7 +475,6 @@ def test_an_odd_charset_is_no_mistake_of_ours(client, charset) -> None:
 
 
 def test_uploads_that_stop_leave_room_for_those_of_another(server, client) -> None:
-    place = (server.base_url.host, server.base_url.port)
     head = (
         b"POST /v1/audio/voices HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 9000\r\n"
         b"Content-Type: multipart/form-data; boundary=x\r\n\r\n--x\r\nCont"
@@ -483,7 +482,7 @@ def test_uploads_that_stop_leave_room_for_those_of_another(server, client) -> No
     with ExitStack() as held:
 
         def full() -> bool:
-            held.enter_context(socket.create_connection(place, timeout=20)).sendall(head)
+            held.enter_context(connected(server)).sendall(head)
             return upload(client, b"", name="probe").status_code == 503
 
         until(full)

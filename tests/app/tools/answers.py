@@ -6,6 +6,8 @@ from typing import Any
 
 import httpx
 
+from tests.app.tools.serving import connected
+
 
 def shape(answer: httpx.Response) -> dict[str, Any]:
     """Return the error of an answer; fail if it is not exactly the one shape."""
@@ -69,8 +71,7 @@ def raw(client: httpx.Client, *parts: bytes, more: bool = True) -> bytes:
     Args:
         more: Whether the connection stays open for more.
     """
-    url = client.base_url
-    with socket.create_connection((url.host, url.port or 80), timeout=20) as connection:
+    with connected(client) as connection:
         for part in parts:
             connection.sendall(part)
         if not more:

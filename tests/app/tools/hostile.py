@@ -2,7 +2,6 @@
 
 import json
 import random
-import socket
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -15,6 +14,7 @@ from websockets.sync.client import ClientConnection, connect
 from app.api.live.valle import PROTOCOL
 from samplers.knobs.params import SamplingParams
 from tests.app.tools.live_client import url_of
+from tests.app.tools.serving import connected
 
 CHARS = 4096
 SIZE = 260_000
@@ -164,8 +164,7 @@ def raw(*parts: bytes) -> Attack:
     """Return what sends bytes over a connection of its own, and reads until that is closed."""
 
     def attack(client: httpx.Client) -> None:
-        connected = socket.create_connection(address(client), timeout=20)
-        with connected as connection, suppress(ConnectionError):
+        with connected(client) as connection, suppress(ConnectionError):
             for part in parts:
                 connection.sendall(part)
             while connection.recv(65_536):
@@ -185,11 +184,6 @@ def frames(opcode: Opcode, data: bytes, count: int) -> Attack:
             time.sleep(0.2)
 
     return attack
-
-
-def address(client: httpx.Client) -> tuple[str, int]:
-    """Return where a server listens."""
-    return client.base_url.host, client.base_url.port or 80
 
 
 @contextmanager

@@ -80,8 +80,8 @@ class LiveClient:
         self._sequence += 1
 
 
-def url_of(client: httpx.Client) -> str:
-    return str(client.base_url.copy_with(scheme="ws")).rstrip("/") + "/v1/audio/speech/stream"
+def url_of(client: httpx.Client, path: str = "/v1/audio/speech/stream") -> str:
+    return str(client.base_url.copy_with(scheme="ws")).rstrip("/") + path
 
 
 @contextmanager

@@ -1,3 +1,4 @@
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -31,6 +32,12 @@ def served(app: FastAPI, *, until_ready: bool = True, port: int = 0) -> Iterator
     finally:
         server.should_exit = True
         thread.join()
+
+
+def connected(client: httpx.Client, source: str = "127.0.0.1") -> socket.socket:
+    """Return a further connection to a server, from an address."""
+    place = client.base_url.host, client.base_url.port or 80
+    return socket.create_connection(place, timeout=20, source_address=(source, 0))
 
 
 def until(condition: Callable[[], object]) -> None:

@@ -5,6 +5,7 @@ What is in them is said by `test_cached_passes`.
 
 import random
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -136,11 +137,8 @@ def test_threads_that_share_a_pool_never_have_the_same_page() -> None:
                         shared.append({page})
             cache.rewind(0, 0)
 
-    threads = [threading.Thread(target=use, args=(seed,)) for seed in range(1, 4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(3) as threads:
+        list(threads.map(use, range(1, 4)))
     assert not shared
     assert pool.free == 24
 

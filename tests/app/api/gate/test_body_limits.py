@@ -1,7 +1,6 @@
 """Bodies that are too large or too slow, sent over real sockets byte by byte."""
 
 import json
-import socket
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -15,7 +14,7 @@ from app.engine.errors import InvalidRequest
 from app.main import create_app
 from app.settings import Settings
 from tests.app.tools.answers import raw, shape
-from tests.app.tools.serving import served
+from tests.app.tools.serving import connected, served
 from tests.fakes import FakeBackend, fake_engine
 
 LIMITS = Settings(max_body_bytes=2048, max_upload_bytes=8192, body_timeout_s=0.3)
@@ -115,9 +114,8 @@ def test_a_body_that_comes_too_slowly_is_given_up_long_before_its_time_is_over(
         status, body = sent(client, HEAD, b"Content-Length: 1000\r\n\r\n", b"a" * 10)
         assert status == 408
         assert "less than 1024 bytes per second" in json.loads(body)["error"]["message"]
-        place = (client.base_url.host, client.base_url.port)
         body = b'{"input": "Hi."}'.ljust(2000)
-        with socket.create_connection(place, timeout=20) as connection:
+        with connected(client) as connection:
             connection.sendall(HEAD + b"Content-Length: 2000\r\n\r\n" + body[:1900])
             time.sleep(0.6)  # what it has sent buys it time
             connection.sendall(body[1900:])

@@ -15,7 +15,7 @@ from app.main import create_app
 from app.settings import Settings
 from tests.app.tools.answers import shape
 from tests.app.tools.live_client import url_of
-from tests.app.tools.serving import served
+from tests.app.tools.serving import connected, served
 from tests.fakes import fake_engine
 
 BODY = {"input": "Hi."}
@@ -79,10 +79,9 @@ def test_a_rebound_page_is_refused(client, backend, headers) -> None:
 
 
 def test_a_rebound_page_opens_no_session(client) -> None:
-    address = (client.base_url.host, client.base_url.port)
     url = url_of(client).replace(client.base_url.host, "evil.example")
     for origin in (Origin("http://evil.example"), None):
-        with socket.create_connection(address) as connection:
+        with connected(client) as connection:
             with pytest.raises(InvalidStatus) as refused:
                 connect(url, sock=connection, origin=origin, subprotocols=[Subprotocol(PROTOCOL)])
             assert refused.value.response.status_code == 403

@@ -56,9 +56,8 @@ def _opens(client: httpx.Client) -> bool:
 @pytest.mark.parametrize("path", ["/v1/realtime", "/", "/v1/audio/speech/stream/", "/v1/voices"])
 def test_a_path_that_there_is_not_is_404_with_the_body_of_errors(client, path, caplog) -> None:
     with caplog.at_level(logging.INFO):
-        url = str(client.base_url.copy_with(scheme="ws")).rstrip("/") + path
         with pytest.raises(InvalidStatus) as refused:
-            connect(url)
+            connect(url_of(client, path))
         answer = refused.value.response
         assert answer.status_code == 404
         error = json.loads(bytes(answer.body or b""))["error"]

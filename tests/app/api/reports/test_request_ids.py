@@ -1,6 +1,6 @@
 """A request that is sent twice with one id is spoken once."""
 
-import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 import pytest
@@ -84,16 +84,15 @@ def test_another_text_another_owner_and_no_id_are_no_repetition(two) -> None:
 
 def test_one_that_is_in_progress_is_to_be_asked_for_later(two) -> None:
     (here, there), backends = two
-    answers = []
-    asking = threading.Thread(target=lambda: answers.append(say(here, "wait")))
-    asking.start()
-    assert backends[0].began.wait(20)
-    refused = say(there, "wait")
-    assert (refused.status_code, refused.json()["error"]["code"]) == (409, "request_in_progress")
-    assert refused.headers["retry-after"] == "1"
-    backends[0].let(4)
-    asking.join()
-    repeated(there, answers[0], text="wait")
+    with ThreadPoolExecutor() as asking:
+        answer = asking.submit(say, here, "wait")
+        assert backends[0].began.wait(20)
+        refused = say(there, "wait")
+        error = refused.json()["error"]
+        assert (refused.status_code, error["code"]) == (409, "request_in_progress")
+        assert refused.headers["retry-after"] == "1"
+        backends[0].let(4)
+    repeated(there, answer.result(), text="wait")
     assert spoken(backends) == 1
 
 

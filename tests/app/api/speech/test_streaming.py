@@ -7,6 +7,7 @@ import json
 import struct
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from io import BytesIO
 
 import httpx
@@ -177,12 +178,10 @@ def test_clients_that_drop_at_random_leave_nothing_behind():
                     for _ in range(min(after, 3) if answer.status_code == 200 else 0):
                         next(chunks)
 
-        droppers = [threading.Thread(target=drop, args=(n % 5,)) for n in range(20)]
-        for dropper in droppers:
-            dropper.start()
-            time.sleep(0.01)
-        for dropper in droppers:
-            dropper.join()
+        with ThreadPoolExecutor(20) as droppers:
+            for number in range(20):
+                droppers.submit(drop, number % 5)
+                time.sleep(0.01)
         until(lambda: not engine.status.running and not engine.status.queued)
         assert client.post("/tts", json={"input": "next"}).status_code == 200
     until(lambda: threading.active_count() <= threads)  # those of the pool end in their own time

@@ -37,14 +37,15 @@ def code_differs(module: ModuleType, device: torch.device) -> bool:
         logits[:, 12:] -= 9  # so that it is one of the codes that were drawn before
         logits[2, STOP] = 9
         logits[3, :12] += 20  # where a factor and a difference are not alike
-        state = rows_of(seed, codes=12)
-        state.lengths[:], state.stopped[:] = 20, False
-        state.numbers[:, Host.LIMIT], state.numbers[:, Host.AVOID] = 99, -1
-        state.numbers[:, Host.PARTNER] = torch.arange(ROWS)
-        state.numbers[:, Host.ACTIVE] = 1
-        found = drawn(module.draw, logits, state.on(device), table)
-        expected = drawn(plain.draw, logits, state, table)
-        if not torch.equal(found[:, 0], expected[:, 0]):
+        codes = []
+        for draw, place in ((module.draw, device), (plain.draw, torch.device("cpu"))):
+            rows = rows_of(seed, place, codes=12)
+            rows.lengths[:], rows.stopped[:] = 20, False
+            rows.numbers[:, Host.LIMIT], rows.numbers[:, Host.AVOID] = 99, -1
+            rows.numbers[:, Host.PARTNER] = torch.arange(ROWS)
+            rows.numbers[:, Host.ACTIVE] = 1
+            codes.append(drawn(draw, logits, rows, table)[:, 0])
+        if not torch.equal(*codes):
             return True
     return False
 

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 import torch
@@ -52,24 +52,10 @@ pytestmark = [
 ]
 
 
-class State(NamedTuple):
-    """What a kernel reads and changes of a `SlotTable`."""
-
-    numbers: Tensor
-    avoid: Tensor
-    codes: Tensor
-    lengths: Tensor
-    stopped: Tensor
-
-    def on(self, device: torch.device) -> "State":
-        return State(*(one.to(device, copy=True) for one in self))
-
-
-def rows_of(seed: int, codes: int = STOP) -> State:
+def rows_of(seed: int, device: torch.device, codes: int = STOP) -> SlotTable:
     """Return rows in all conditions: new, under way, guided, at their limit, stopped, idle.
 
     Args:
-        seed: Of everything.
         codes: How many there are among those drawn before: of few, many are repeated.
     """
     chance = torch.Generator().manual_seed(seed)
@@ -85,9 +71,13 @@ def rows_of(seed: int, codes: int = STOP) -> State:
         Host.PROMPTED: integers(6), Host.AVOID: torch.where(integers(2) > 0, lengths, -1),
         Host.PARTNER: integers(ROWS),
     }  # fmt: skip
-    numbers = torch.stack([columns[column].long() for column in Host], 1)
-    avoid = torch.randn(ROWS, CODES, generator=chance) * 3
-    return State(numbers, avoid, integers(codes, ROWS, 47), lengths, integers(4) == 0)
+    table = SlotTable(ROWS, frames=40, prompt=6, vocab_size=CODES, device=device)
+    table.numbers.copy_(torch.stack([columns[column].long() for column in Host], 1))
+    table.avoid.copy_(torch.randn(ROWS, CODES, generator=chance) * 3)
+    table.codes.copy_(integers(codes, ROWS, 47))
+    table.lengths.copy_(lengths)
+    table.stopped.copy_(integers(4) == 0)
+    return table
 
 
 def records(knobs: Sequence[Mapping[str, Any]], number: int, partners: Sequence[int]) -> Tensor:
@@ -116,12 +106,12 @@ def logits_of(number: int) -> Tensor:
     return logits
 
 
-def drawn(run: Any, logits: Tensor, state: State, knobs: Tensor) -> Tensor:
-    device = state.codes.device
+def drawn(run: Any, logits: Tensor, table: SlotTable, knobs: Tensor) -> Tensor:
+    device = table.codes.device
     results = torch.zeros(ROWS, 3, dtype=torch.float64).to(device)
     run(
-        logits.to(device), state.numbers, state.avoid, knobs.to(device), state.codes,
-        state.lengths, state.stopped, results, STOP,
+        logits.to(device), table.numbers, table.avoid, knobs.to(device), table.codes,
+        table.lengths, table.stopped, results, STOP,
     )  # fmt: skip
     return results.cpu()
 
@@ -131,7 +121,7 @@ def drawn(run: Any, logits: Tensor, state: State, knobs: Tensor) -> Tensor:
 def test_rows_are_drawn_as_by_the_sampler(seed: int, knobs: Any, device: torch.device) -> None:
     """Those that are active; others draw nothing."""
     logits, codes = logits_of(seed), 12 if knobs is PENALISED else STOP
-    one, other = rows_of(seed, codes).on(device), rows_of(seed, codes)
+    one, other = rows_of(seed, device, codes), rows_of(seed, CPU, codes)
     table = records(knobs, seed, other.numbers[:, Host.PARTNER].tolist())
     found, expected = (
         drawn(draw, logits, state, table)[state.numbers[:, Host.ACTIVE].cpu() > 0]
@@ -152,19 +142,15 @@ def test_the_numbers_of_a_row_say_what_its_params_do(seed: int) -> None:
     assert all(map(is_plain, params))
     table = torch.stack([plain_row(one, CODES) for one in params])
     sampler = ArSampler(SlotTable(ROWS, frames=40, prompt=6, vocab_size=CODES), stop_token=STOP)
-    packed = SlotTable(ROWS, frames=40, prompt=6, vocab_size=CODES, device=CPU)
+    packed = SlotTable(ROWS, frames=40, prompt=6, vocab_size=CODES)
     for slot, one in enumerate(params):
         sampler.join([slot], RowInput(one, seed, 40, slot))
     packed.host[:] = sampler.table.host
     packed.host[:, Host.PARTNER] = range(ROWS)
     for step in range(30):
         logits = logits_of(seed + 100 * step)
-        results = torch.zeros(ROWS, 3, dtype=torch.float64)
-        plain.draw(
-            logits, packed.numbers, packed.avoid, table, packed.codes, packed.lengths,
-            packed.stopped, results, STOP,
-        )  # fmt: skip
-        assert results[:, 0].tolist() == sampler.step(logits).tolist()
+        found = drawn(plain.draw, logits, packed, table)[:, 0]
+        assert found.tolist() == sampler.step(logits).tolist()
     assert torch.equal(packed.lengths, sampler.table.lengths)
 
 
