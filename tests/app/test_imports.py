@@ -1,4 +1,4 @@
-"""Imports without collections of garbage."""
+"""Imports without collections of garbage, and what modules do not load."""
 
 import gc
 import subprocess
@@ -36,6 +36,25 @@ def test_what_was_made_is_left_out_of_collections() -> None:
     with uncollected():
         made: list[list[int]] = [[] for _ in range(1000)]
     assert gc.get_freeze_count() >= before + len(made)
+
+
+LIGHT = [
+    *((module, {"torch"}) for module in (
+        "app.settings", "app.api.schemas", "app.cli", "app.commands.serve", "app.engine.job",
+        "app.storage.preset_files", "samplers.knobs.resolve",
+    )),
+    ("models.valle", {"numba", "llvmlite", "models.int8"}),
+    pytest.param(
+        "app.main", {"redis", "ray", "obstore", "app.storage.shared_state"}, marks=pytest.mark.slow
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("module", "unwanted"), LIGHT)
+def test_a_module_does_not_load_what_it_does_not_need(module, unwanted) -> None:
+    code = f"import sys, {module}; print({unwanted} & {{*sys.modules}})"
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert told.stdout == "set()\n"
 
 
 def test_it_loads_nothing() -> None:

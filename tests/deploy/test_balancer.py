@@ -8,7 +8,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from socket import create_server
 from time import sleep
 from typing import Any
 
@@ -19,7 +18,7 @@ from app.main import create_app
 from app.settings import Settings
 from tests.app.tools.live_client import live
 from tests.app.tools.process import Served, process
-from tests.app.tools.serving import served, until
+from tests.app.tools.serving import free_port, served, until
 from tests.conftest import ROOT
 from tests.deploy.container_files import compose
 from tests.fakes import FakeBackend, fake_engine
@@ -78,8 +77,7 @@ def balanced(tmp_path: Path):
 @contextmanager
 def haproxy(first: str, second: str) -> Iterator[httpx.Client]:
     """Run HAProxy before two servers; give a client of it."""
-    with create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
+    port = free_port()
     places = {"CARD_0": first[7:], "CARD_1": second[7:], "PORT": str(port)}
     command = ["haproxy", "-db", "-f", str(CONFIG)]
     with (

@@ -21,16 +21,11 @@ import torch
 from app.settings import BUILTIN_MODEL
 from tests.app.tools.process import process
 from tests.app.tools.redis_server import redis_running
-from tests.app.tools.serving import until
+from tests.app.tools.serving import free_port, until
 
 pytestmark = pytest.mark.slow
 
 COMMAND = [sys.executable, "-m", "app", "serve"]
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return int(probe.getsockname()[1])
 
 
 @contextmanager

@@ -1,8 +1,6 @@
 """Presets that an operator adds: what is taken, what is refused at start, what a request gets."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -100,11 +98,6 @@ def test_what_cannot_be_read_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_bytes(b"\xff")
     with pytest.raises(PresetError, match="utf-8"):
         read_presets(tmp_path)
-
-
-def test_reading_presets_needs_no_torch() -> None:
-    code = "import app.storage.preset_files, sys; sys.exit('torch' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 def test_an_application_with_a_wrong_file_does_not_start(tmp_path: Path) -> None:

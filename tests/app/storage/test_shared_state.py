@@ -1,6 +1,4 @@
 import asyncio
-import subprocess
-import sys
 import time
 
 import pytest
@@ -110,10 +108,3 @@ async def test_a_process_starts_without_redis_and_uses_it_once_it_is_there(redis
     redis_server.start()
     await until(lambda: state.available)
     await state.stop()
-
-
-@pytest.mark.slow
-def test_a_service_whose_state_and_voices_are_its_own_loads_no_redis_and_no_obstore():
-    unwanted = {"redis", "ray", "obstore", "app.storage.shared_state"}
-    code = f"import sys, app.main; assert not {unwanted} & set(sys.modules)"
-    subprocess.run([sys.executable, "-c", code], check=True)

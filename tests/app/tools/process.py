@@ -1,7 +1,6 @@
 """A whole process that serves a fake, for what only a process shows: its signals and its log."""
 
 import os
-import socket
 import subprocess
 import sys
 import threading
@@ -15,7 +14,7 @@ from app import logs
 from app.main import create_app
 from app.server import serve
 from app.settings import Settings
-from tests.app.tools.serving import until
+from tests.app.tools.serving import free_port, until
 from tests.fakes import FakeBackend, fake_engine
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -45,8 +44,7 @@ class Served:
 @contextmanager
 def process(folder: Path, **settings: object) -> Iterator[Served]:
     """Serve in a process of its own until the end of the block."""
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
+    port = free_port()
     settings = {"slots": 1} | settings
     chosen = {f"TTS_{name.upper()}": str(value) for name, value in settings.items()}
     environment = os.environ | chosen | {"TTS_PORT": str(port)}

@@ -2,7 +2,6 @@
 
 import shutil
 import signal
-import socket
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,7 +9,7 @@ from contextlib import contextmanager
 import pytest
 import redis
 
-from tests.app.tools.serving import until
+from tests.app.tools.serving import free_port, until
 
 
 class RedisServer:
@@ -50,9 +49,7 @@ def redis_running() -> Iterator[RedisServer]:
     """Run a Redis until the end of the block; skip the test where there is none to run."""
     if shutil.which("redis-server") is None:
         pytest.skip("redis-server is not installed")
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
-    server = RedisServer(port)
+    server = RedisServer(free_port())
     server.start()
     try:
         yield server

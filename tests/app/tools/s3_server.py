@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.app.tools.serving import until
+from tests.app.tools.serving import free_port, until
 
 _POLICY = (
     '{"Version": "2012-10-17",'
@@ -28,8 +28,7 @@ class S3Server:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._set = monkeypatch.setenv
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self.port = free.getsockname()[1]
+        self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self._set("AWS_ENDPOINT_URL", self.url)
         self._set("AWS_DEFAULT_REGION", "us-east-1")

@@ -34,6 +34,12 @@ def served(app: FastAPI, *, until_ready: bool = True, port: int = 0) -> Iterator
         thread.join()
 
 
+def free_port() -> int:
+    """Return a port of this machine that nobody listens at."""
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        return int(probe.getsockname()[1])
+
+
 def connected(client: httpx.Client, source: str = "127.0.0.1") -> socket.socket:
     """Return a further connection to a server, from an address."""
     place = client.base_url.host, client.base_url.port or 80

@@ -3,7 +3,6 @@
 import hashlib
 import os
 import resource
-import socket
 import subprocess
 import sys
 import time
@@ -22,6 +21,7 @@ from models.checkpoints.hub import (
     find,
     locate,
 )
+from tests.app.tools.serving import free_port
 from tests.models.checkpoints.hub_server import COMMIT, Hub
 
 CONTENT = os.urandom(300_000)
@@ -48,14 +48,6 @@ def files(folder: Path) -> set[str]:
         for path in folder.rglob("*")
         if path.is_file() and path.suffix not in {".lock", ".incomplete"} and path.name != "TAG"
     } - {"CACHEDIR.TAG", ".gitignore"}
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-        assert isinstance(port, int)
-        return port
 
 
 def test_a_file_arrives_and_is_fetched_once(hub: Hub, tmp_path: Path) -> None:

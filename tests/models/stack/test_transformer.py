@@ -1,14 +1,10 @@
 """The stack without a cache: masks hide what they must, positions are relative."""
 
-import subprocess
-import sys
-
 import pytest
 import torch
 from torch import Tensor
 
 from models.stack.transformer import PADDING_RANK, Transformer
-from tests.conftest import ROOT
 from tests.models.stack.stacks import make_stack, uncached, vectors
 
 pytestmark = pytest.mark.usefixtures("without_gradients")
@@ -52,13 +48,3 @@ def test_padding_changes_nothing_and_rotary_positions_are_relative(stack) -> Non
     padded_ranks = torch.cat([ranks, torch.full((5,), PADDING_RANK)])[None]
     assert_close(stack(padded, torch.arange(25)[None], padded_ranks)[0, :20], expected, 1e-5)
     assert_close(stack(x[None], torch.arange(500, 520)[None])[0], expected, 1e-3)
-
-
-def test_the_float_stack_does_not_load_the_compiler_of_the_int8_one() -> None:
-    program = (
-        "import sys, models.valle; print(*{'numba', 'llvmlite', 'models.int8'} & {*sys.modules})"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True
-    )
-    assert done.stdout.split() == []

@@ -13,6 +13,7 @@ from app.api.gate import middleware
 from app.api.live import speech
 from app.api.shapes import wyoming
 from tests.app.tools.live_client import serving, url_of
+from tests.app.tools.serving import free_port
 from tests.fakes import FakeBackend
 
 LARGE = middleware.PACED_BYTES + 1
@@ -67,8 +68,7 @@ def test_every_door_paces_what_it_refuses(
 
     for module in (middleware, speech, wyoming):
         monkeypatch.setattr(module, "pace", pace)
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port: int = free.getsockname()[1]
+    port = free_port()
     with serving(FakeBackend(0.1), wyoming_port=port) as (client, _):
         assert client.post("/tts", json={"input": "Hi."}).status_code == 200
         assert not [size for size in paced if size >= LARGE]

@@ -1,7 +1,6 @@
 """Wyoming, with its own client: voices, whole texts, streamed texts, refusals."""
 
 import asyncio
-import socket
 from collections.abc import Iterator
 
 import pytest
@@ -22,7 +21,7 @@ from wyoming.tts import (
 
 from app.main import create_app
 from app.settings import Settings
-from tests.app.tools.serving import served
+from tests.app.tools.serving import free_port, served
 from tests.toy.make_toy import make_speaking
 
 VOICE = SynthesizeVoice(name="toy")
@@ -31,8 +30,7 @@ VOICE = SynthesizeVoice(name="toy")
 @pytest.fixture(scope="module")
 def port(tmp_path_factory) -> Iterator[int]:
     """The port of a server that speaks with the toy model, which always says something."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        number: int = free.getsockname()[1]
+    number = free_port()
     settings = Settings(
         **make_speaking(tmp_path_factory.mktemp("speaking")),
         device="cpu",

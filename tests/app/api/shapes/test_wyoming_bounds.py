@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from tests.app.tools.live_client import keep_on, live, serving
-from tests.app.tools.serving import until
+from tests.app.tools.serving import free_port, until
 from tests.fakes import FakeBackend
 
 
@@ -23,8 +23,7 @@ def wyoming(
     speaking: FakeBackend | None = None, **settings: Any
 ) -> Iterator[tuple[int, httpx.Client]]:
     """Give the port of a server with a fake, and a client of its HTTP port."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port: int = free.getsockname()[1]
+    port = free_port()
     with serving(speaking or FakeBackend(0.1), wyoming_port=port, **settings) as (client, _):
         yield port, client
 
