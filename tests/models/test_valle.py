@@ -14,12 +14,12 @@ CONFIG = ModelConfig(
 IDS = [BOS_ID, 3, 5, 4, 8, EOS_ID]
 
 
-def random_model(config: ModelConfig = CONFIG) -> Valle:
+def random_model(config: ModelConfig = CONFIG, std: float = 0.3) -> Valle:
     torch.manual_seed(0)
     model = Valle(config)
     for parameter in model.parameters():
         if parameter.ndim == 2 or parameter.shape == (config.width,):
-            torch.nn.init.normal_(parameter, std=0.3)
+            torch.nn.init.normal_(parameter, std=std)
     return model.eval().requires_grad_(False)
 
 

@@ -19,6 +19,7 @@ from models.valle import Valle
 from samplers.knobs.params import SamplingParams
 from samplers.knobs.resolve import resolve
 from tests.app.engine.decoding import decode_utterance
+from tests.models.test_valle import random_model
 
 CONFIG = ModelConfig(
     width=16,
@@ -40,12 +41,7 @@ KNOBS = {"preset": "vall_e", "level_0": "masked", "seed": 0, "nar_len_steps": 8}
 
 @pytest.fixture(scope="module")
 def model() -> Valle:
-    torch.manual_seed(0)
-    model = Valle(CONFIG)
-    for parameter in model.parameters():
-        if parameter.ndim == 2 or parameter.shape == (CONFIG.width,):
-            torch.nn.init.normal_(parameter, std=0.5)
-    return model.eval().requires_grad_(False)
+    return random_model(CONFIG, std=0.5)
 
 
 def params(**knobs: object) -> SamplingParams:
