@@ -33,7 +33,7 @@ from app.engine.job import (
 )
 from app.engine.playback import Playback
 from app.engine.serving.options import EngineOptions
-from app.engine.utterance import Level0Chunk, UtteranceEnd
+from app.engine.utterance import KnownUtterance, Level0Item, Level0Utterance
 from app.engine.voices import Voices
 from models.text import Utterance
 from models.voices.voice import BuiltinVoices
@@ -148,9 +148,9 @@ class FakeLevel0Stream:
     """A frame a character."""
 
     def __init__(
-        self, backend: FakeBackend, plan: Plan, on_chunk: Callable[[Level0Chunk], None]
+        self, backend: FakeBackend, plan: Plan, on_item: Callable[[Level0Item], None]
     ) -> None:
-        self._backend, self._job, self._on_chunk = backend, plan.job, on_chunk
+        self._backend, self._job, self._on_item = backend, plan.job, on_item
         self.over = False
         self.error: SpeechError | None = None
         self.frames = 0
@@ -177,8 +177,7 @@ class FakeLevel0Stream:
         self.frames += 1
         backend.frames_made[self._job.id] = self.frames
         self.over = self.frames == len(text)
-        end = UtteranceEnd("stop", last=True) if self.over else None
-        self._on_chunk(Level0Chunk(0, None, torch.zeros(1, dtype=torch.int64), end))
+        self._on_item(KnownUtterance("stop") if self.over else torch.zeros(1, dtype=torch.int64))
 
 
 class FakeBatch:
@@ -187,9 +186,9 @@ class FakeBatch:
     def __init__(self, backend: FakeBackend) -> None:
         self._backend = backend
 
-    def begin(self, plan: Plan, on_chunk: Callable[[Level0Chunk], None]) -> FakeLevel0Stream:
+    def begin(self, plan: Plan, on_item: Callable[[Level0Item], None]) -> FakeLevel0Stream:
         self._backend.spoken.append(plan.job.id)
-        return FakeLevel0Stream(self._backend, plan, on_chunk)
+        return FakeLevel0Stream(self._backend, plan, on_item)
 
     def step(self, jobs: Collection[FakeLevel0Stream]) -> None:
         for job in jobs:
@@ -214,7 +213,7 @@ class FakeSoundStream:
     def close(self) -> None:
         pass
 
-    def push(self, level_0: Level0Chunk) -> Iterator[AudioChunk]:
+    def push(self, item: Level0Item) -> Iterator[AudioChunk]:
         job = self._plan.job
         if "mute" in job.text:
             raise GenerationFailed("muted on purpose")
@@ -223,7 +222,7 @@ class FakeSoundStream:
         if len(self._chunk):
             self._playback.add(len(self._chunk) / SAMPLE_RATE_HZ)
             yield AudioChunk(self._chunk, SAMPLE_RATE_HZ)
-        if level_0.ending is None:
+        if not isinstance(item, Level0Utterance):
             return
         left = 0 if len(self._chunk) else SAMPLES_A_FRAME * len(job.text)
         samples = np.linspace(-0.5, 0.5, left, dtype=np.float32)

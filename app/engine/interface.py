@@ -15,7 +15,7 @@ from app.engine.admission import Capacity
 from app.engine.errors import SpeechError
 from app.engine.job import AudioChunk, Codes, NarPlan, Progress, SpeechJob, SpeechResult
 from app.engine.playback import Playback
-from app.engine.utterance import Level0Chunk
+from app.engine.utterance import Level0Item
 from app.engine.voices import Voices
 from models.text import Utterance
 from models.text.words import WordSpan
@@ -117,8 +117,8 @@ J = TypeVar("J", bound=Level0Stream)
 class Batch(Protocol[J]):
     """Level 0 of many jobs; `app.engine.level_0.runner.JobBatch` is one. One thread only."""
 
-    def begin(self, plan: Plan, on_chunk: Callable[[Level0Chunk], None]) -> J:
-        """Add a job; `step` calls ``on_chunk`` with each finished chunk of it, in order."""
+    def begin(self, plan: Plan, on_item: Callable[[Level0Item], None]) -> J:
+        """Add a job; `step` calls ``on_item`` with what is known of it for sure, in order."""
 
     def step(self, jobs: Collection[J]) -> None:
         """Draw a frame of each of some jobs; the others are paused."""
@@ -137,8 +137,8 @@ class SoundStream(Protocol):
     # Empty where all chunks come at its end.
     first_chunks: tuple[FirstChunk, ...]
 
-    def push(self, level_0: Level0Chunk) -> Iterator[AudioChunk]:
-        """Take the next frames of level 0 and yield audio, the last chunk with the result."""
+    def push(self, item: Level0Item) -> Iterator[AudioChunk]:
+        """Take what comes next of level 0 and yield audio, the last chunk with the result."""
 
     def close(self) -> None:
         """Release what the job holds, whether it is over or not."""

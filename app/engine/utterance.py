@@ -7,6 +7,7 @@ from typing import Self
 import torch
 from torch import Tensor
 
+from app.engine.errors import GenerationFailed
 from app.engine.job import (
     Backtrack,
     FinishReason,
@@ -137,26 +138,55 @@ class UtteranceInput:
         return model.begin(prefix, torch.cat(begun)) if begun else prefix
 
 
-@dataclass(frozen=True, slots=True)
-class UtteranceEnd:
-    """How level 0 of an utterance ended."""
+class Level0Utterance:
+    """Level 0 of one utterance. Once it has ended the sound stage is given it, and nothing changes.
 
-    finish_reason: FinishReason
-    last: bool
-    cut: bool = False  # whether the job's limit left no room for the utterances after it
+    Attributes:
+        memory: Of the sampler, if it has one that is worth keeping.
+        last: Whether the job ends with it.
+        cut: Whether the job's limit left no room for the utterances after it.
+        within: Whether it is one of the plan's: not if the limit left no room for any.
+    """
+
+    finish_reason: FinishReason | None = None  # None while it is drawn
+    error: GenerationFailed | None = None  # what failed, if `finish_reason` is `error`
     backtracks: tuple[Backtrack, ...] = ()
-    trace: TraceColumns | None = None
-    takes: tuple[RankedTake, ...] = ()
-    ar_s: float = 0.0  # seconds of the steps that it took part in
+    trace: TraceColumns | None = None  # of every token, if it was asked for
+    ranked: tuple[RankedTake, ...] = ()  # each hypothesis, if several were drawn to their ends
     memory: SamplerMemory | None = None
+    ar_s = 0.0  # seconds of the steps that it took part in
+    last = cut = False
+    within = True
+
+    def level_0(self, start: int = 0, end: int | None = None) -> Tensor:
+        """Return ``[n]`` int64: the frames so far, or a slice of them, on the host."""
+        raise NotImplementedError
+
+    def fail(self, error: GenerationFailed) -> None:
+        """End it with an error."""
+        self.finish_reason, self.error = "error", error
 
 
-@dataclass(frozen=True, slots=True)
-class Level0Chunk:
-    """Final frames of level 0 of an utterance: whole blocks, but for the last of an utterance."""
+class KnownUtterance(Level0Utterance):
+    """One of which nothing is drawn: of kept frames, or of none, as a pause is."""
 
-    utterance: int | None  # index in the plan; None: the job's limit left room for no utterance
-    inputs: UtteranceInput | None  # the utterance; None for a pause
-    # ``[n]`` int64, on the host; empty in the first chunk, which announces the utterance.
-    codes: Tensor
-    ending: UtteranceEnd | None = None  # how the utterance ended; None while more frames follow
+    def __init__(
+        self, reason: FinishReason, kept: KeptFrames | None = None, *, traced: bool = False
+    ) -> None:
+        self.finish_reason, self.trace = reason, {} if traced else None
+        self._codes = torch.zeros(0, dtype=torch.int64)
+        if kept is not None:
+            self._codes, self.backtracks, self.memory = (
+                kept.codes[:, 0],
+                kept.backtracks,
+                kept.memory,
+            )
+
+    def level_0(self, start: int = 0, end: int | None = None) -> Tensor:
+        """Return the frames; see `Level0Utterance`."""
+        return self._codes[start:end]
+
+
+Level0Item = UtteranceInput | Tensor | Level0Utterance
+"""What level 0 tells of an utterance: its input, unless it is a pause; frames ``[n]`` int64 on the
+host, whole blocks that are final; and itself, once it has ended, with the rest."""

@@ -41,7 +41,7 @@ from app.engine.job import (
 )
 from app.engine.playback import Playback
 from app.engine.serving.options import EngineOptions
-from app.engine.utterance import Level0Chunk, UtteranceEnd
+from app.engine.utterance import KnownUtterance, Level0Item, Level0Utterance
 from app.engine.voices import Voices
 from app.main import create_app as service
 from app.server import serve
@@ -201,8 +201,8 @@ class Card:
 class CardLevel0:
     """A job's frames, counted."""
 
-    def __init__(self, plan: Plan, on_chunk: Callable[[Level0Chunk], None]) -> None:
-        self._frames, self._on_chunk = len(plan.job.text), on_chunk
+    def __init__(self, plan: Plan, on_item: Callable[[Level0Item], None]) -> None:
+        self._frames, self._on_item = len(plan.job.text), on_item
         self.over, self.frames = False, 0
         self.error: SpeechError | None = None
 
@@ -220,8 +220,7 @@ class CardLevel0:
         """Draw a frame."""
         self.frames += 1
         self.over = self.frames >= self._frames
-        end = UtteranceEnd("stop", last=True) if self.over else None
-        self._on_chunk(Level0Chunk(0, None, torch.zeros(1, dtype=torch.int64), end))
+        self._on_item(KnownUtterance("stop") if self.over else torch.zeros(1, dtype=torch.int64))
 
 
 class CardBatch:
@@ -230,9 +229,9 @@ class CardBatch:
     def __init__(self, step_s: float) -> None:
         self._step_s, self._due_s = step_s, 0.0
 
-    def begin(self, plan: Plan, on_chunk: Callable[[Level0Chunk], None]) -> CardLevel0:
+    def begin(self, plan: Plan, on_item: Callable[[Level0Item], None]) -> CardLevel0:
         """Add a job."""
-        return CardLevel0(plan, on_chunk)
+        return CardLevel0(plan, on_item)
 
     def step(self, jobs: Collection[CardLevel0]) -> None:
         """Draw a frame of each job; steps follow each other at the card's pace."""
@@ -265,12 +264,13 @@ class CardSound:
     def close(self) -> None:
         """Do nothing."""
 
-    def push(self, level_0: Level0Chunk) -> Iterator[AudioChunk]:
+    def push(self, item: Level0Item) -> Iterator[AudioChunk]:
         """Yield the tone of a frame."""
         samples = sound_of(self._codes[self._made : self._made + 1])
         self._made += 1
         self._playback.add(FRAME_S)
-        yield AudioChunk(samples, RATE_HZ, None if level_0.ending is None else self._result())
+        ended = isinstance(item, Level0Utterance)
+        yield AudioChunk(samples, RATE_HZ, self._result() if ended else None)
 
     def _result(self) -> SpeechResult:
         plan, frames = self._plan, len(self._codes)

@@ -13,7 +13,7 @@ from app.engine.admission import Capacity
 from app.engine.interface import Backend, Batch, Plan
 from app.engine.job import SpeechJob, SpeechResult
 from app.engine.playback import Playback
-from app.engine.utterance import Level0Chunk
+from app.engine.utterance import Level0Item, Level0Utterance
 from samplers.knobs.params import SamplingParams
 
 _TEXTS = ("One, two, three.", "Hello.", "Good morning.")
@@ -36,12 +36,12 @@ def is_deterministic(
     ]
     alone = [one.codes[:, 0] for one in spoken(plans[0]).utterances]
     with closing(batch_of(sum(plan.rows for plan in plans))) as batch:
-        chunks: list[Level0Chunk] = []
-        jobs = [batch.begin(plans[0], chunks.append)]
+        items: list[Level0Item] = []
+        jobs = [batch.begin(plans[0], items.append)]
         jobs += [batch.begin(plan, lambda _: None) for plan in plans[1:]]
         while running := [job for job in jobs if not job.over]:
             batch.step(running)
-    codes = torch.cat([chunk.codes for chunk in chunks])
+    codes = torch.cat([one.level_0() for one in items if isinstance(one, Level0Utterance)])
     return torch.equal(codes, torch.from_numpy(np.concatenate(alone)).long())
 
 
@@ -63,17 +63,17 @@ def _measure_once(backend: Backend, batch: Batch[Any], plan: Plan, costs: Capaci
     rate_hz, playback = backend.info.frame_rate_hz, Playback(monotonic())
     with closing(backend.sound_stream(plan, playback)) as sound:
         started_s = perf_counter()
-        chunks: deque[Level0Chunk] = deque()
-        job = batch.begin(plan, chunks.append)
+        items: deque[Level0Item] = deque()
+        job = batch.begin(plan, items.append)
         costs.note_admission(perf_counter() - started_s)
         while not job.over:
             started_s, frames = perf_counter(), job.frames
             batch.step([job])
             speech_s = (job.frames - frames) / rate_hz
             costs.note_level_0(perf_counter() - started_s, max(0.0, speech_s))
-            while chunks:
+            while items:
                 started_s, before_s = perf_counter(), playback.audio_s
-                for _ in sound.push(chunks.popleft()):
+                for _ in sound.push(items.popleft()):
                     pass
                 costs.note_sound(perf_counter() - started_s, playback.audio_s - before_s)
         batch.end(job)

@@ -38,7 +38,7 @@ from app.engine.sound.job import SoundJob
 from app.engine.sound.job import replay as replayed
 from app.engine.sound.process import SoundProcess
 from app.engine.sound.recording import RecordedChunks
-from app.engine.utterance import Level0Chunk
+from app.engine.utterance import Level0Item
 from app.engine.worker import NOT_STARTED, ModelWorkers, sound_worker, text_worker
 from models.checkpoints import SpeechModel
 from models.codecs.shipped_codes import codec_digest
@@ -288,14 +288,14 @@ class Synthesizer:
             closing(self.called_batch(plan.rows)) as batch,
             closing(self.sound_stream(plan, playback)) as sound,
         ):
-            chunks: deque[Level0Chunk] = deque()
-            job = batch.begin(plan, chunks.append)
+            items: deque[Level0Item] = deque()
+            job = batch.begin(plan, items.append)
             while not job.over:
                 batch.step([job])
                 if not on_progress(job.progress):
                     return
-                while chunks:
-                    yield from sound.push(chunks.popleft())
+                while items:
+                    yield from sound.push(items.popleft())
                 if job.error is not None:
                     raise job.error
 

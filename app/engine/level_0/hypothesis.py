@@ -10,11 +10,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from app.engine.errors import GenerationFailed
-from app.engine.job import Backtrack, FinishReason, RankedTake, SamplerMemory, TraceColumns
 from app.engine.level_0.backtracking import Backtracker
-from app.engine.utterance import UtteranceInput
-from samplers.ar.trace import Record, columns
+from app.engine.utterance import Level0Utterance, UtteranceInput
+from samplers.ar.trace import Record
 from samplers.knobs.features import is_on
 
 
@@ -26,19 +24,6 @@ class Condition:
     length: int  # positions of the prefix in the slot
     start: int  # position id of the first frame
     logprobs: Sequence[float] = ()  # nats, of each frame that an earlier take has drawn
-
-
-class Level0Utterance:
-    """How level 0 of an utterance ended; the base of all ways of drawing it."""
-
-    finish_reason: FinishReason | None = None
-    error: GenerationFailed | None = None  # what failed, if `finish_reason` is `error`
-    ranked: tuple[RankedTake, ...] = ()  # each hypothesis, if several were drawn to their ends
-    memory: SamplerMemory | None = None  # of the sampler, if it has one that is worth keeping
-
-    def fail(self, error: GenerationFailed) -> None:
-        """End the utterance with an error."""
-        self.finish_reason, self.error = "error", error
 
 
 class Hypothesis(Level0Utterance):
@@ -93,19 +78,8 @@ class Hypothesis(Level0Utterance):
             return len(self.codes)
         return self.backtracker.final
 
-    @property
-    def backtracks(self) -> tuple[Backtrack, ...]:
-        """Every backtrack so far, in order."""
-        return tuple(self.backtracker.taken) if self.backtracker else ()
-
-    @property
-    def trace(self) -> TraceColumns | None:
-        """The trace of every token, if the utterance asks for one."""
-        inputs = self.inputs
-        return columns(self.records, top=inputs.top_logprobs) if inputs.trace else None
-
     def level_0(self, start: int = 0, end: int | None = None) -> Tensor:
-        """Return ``[n]`` int64: the frames so far, or a slice of them, on the host."""
+        """Return the frames so far; see `Level0Utterance`."""
         return torch.tensor(self.codes[start:end], dtype=torch.int64)
 
     @property

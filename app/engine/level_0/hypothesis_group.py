@@ -6,10 +6,10 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from app.engine.job import STOPPED, Backtrack, RankedTake, TraceColumns
-from app.engine.level_0.hypothesis import Hypothesis, Level0Utterance
+from app.engine.job import STOPPED, RankedTake
+from app.engine.level_0.hypothesis import Hypothesis
 from app.engine.level_0.input_batch import Arrived, InputBatch, QueuedStep
-from app.engine.utterance import UtteranceInput
+from app.engine.utterance import Level0Utterance, UtteranceInput
 from models.alignment.path import followed
 from samplers.ar.trace import log_prob_of
 from samplers.knobs.features import is_on
@@ -41,16 +41,6 @@ class HypothesisGroup(Level0Utterance, ABC):
     def final(self) -> int:
         """How many of the first frames cannot change: none before the end."""
         return 0 if self.finish_reason is None else len(self)
-
-    @property
-    def backtracks(self) -> tuple[Backtrack, ...]:
-        """Those of the first; see `Hypothesis`."""
-        return self.hypotheses[0].backtracks
-
-    @property
-    def trace(self) -> TraceColumns | None:
-        """That of the first; see `Hypothesis`."""
-        return self.hypotheses[0].trace
 
     def level_0(self, start: int = 0, end: int | None = None) -> Tensor:
         """Return the frames of the first; see `Hypothesis`."""

@@ -5,7 +5,6 @@ import sys
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Any, Final
 
 import numpy as np
 import torch
@@ -13,14 +12,15 @@ from torch import Tensor
 
 from app.engine.errors import SpeechError
 from app.engine.interface import Plan
-from app.engine.job import FinishReason, Progress, SpeechResult, TraceColumns
+from app.engine.job import FinishReason, Progress, SpeechResult
 from app.engine.level_0.hypothesis_group import Drawn
 from app.engine.level_0.masked import MaskedUtterance
 from app.engine.utterance import (
     ContextUtterance,
     KeptFrames,
-    Level0Chunk,
-    UtteranceEnd,
+    KnownUtterance,
+    Level0Item,
+    Level0Utterance,
     UtteranceInput,
 )
 from models.checkpoints import SpeechModel
@@ -33,9 +33,7 @@ SECONDS_A_PHONEME = 0.16
 SECONDS_MORE = 1.0
 LONGEST_UTTERANCE_S = 60.0
 
-NO_CODES: Final = torch.zeros(0, dtype=torch.int64)
-
-OnChunk = Callable[[Level0Chunk], None]
+OnItem = Callable[[Level0Item], None]
 
 
 class Level0Job:
@@ -53,14 +51,14 @@ class Level0Job:
         front_end: FrontEnd,
         silent: Tensor,
         plan: Plan,
-        on_chunk: OnChunk,
+        on_item: OnItem,
     ) -> None:
         self.plan = plan
         self.utterance: Drawn | MaskedUtterance | None = None
         self.over = False
         self.error: SpeechError | None = None
         self.frames = 0
-        self._on_chunk, self._pending = on_chunk, list[Level0Chunk]()
+        self._on_item, self._pending = on_item, list[Level0Item]()
         self._front_end, self._silent = front_end, silent
         self._model = speech.model
         self._block_frames = speech.model.config.block_frames
@@ -107,24 +105,24 @@ class Level0Job:
         """
         if not self.over and self._frames_left <= 0:  # only where earlier jobs used the limit up
             self.over = True
-            end = UtteranceEnd("length", last=True, cut=True)
-            self._pending.append(Level0Chunk(None, None, NO_CODES, end))
-        no_trace: TraceColumns | None = {} if self.plan.job.trace else None  # of what draws nothing
+            none = KnownUtterance("length")
+            none.last = none.cut = True
+            none.within = False
+            self._pending.append(none)
+        traced = self.plan.job.trace
         while not self.over:
             self._number += 1
             utterance = self.plan.utterances[self._number]
             if utterance.phonemes:
                 self._inputs = self._inputs_of(utterance)
                 # So that the sound stage can prefill meanwhile.
-                self._pending.append(Level0Chunk(self._number, self._inputs, NO_CODES))
+                self._pending.append(self._inputs)
                 if (reason := self._kept_whole(self._inputs)) is None:
                     return self._inputs
-                kept = self._inputs.kept
-                assert kept is not None
-                of = {"backtracks": kept.backtracks, "memory": kept.memory}
-                self._pending.append(self._end(reason, kept.codes[:, 0], trace=no_trace, **of))
+                known = KnownUtterance(reason, self._inputs.kept, traced=traced)
+                self._pending.append(self._ended(known))
             else:
-                self._pending.append(self._end("stop", NO_CODES, trace=no_trace))
+                self._pending.append(self._ended(KnownUtterance("stop", traced=traced)))
         return None
 
     def _kept_whole(self, inputs: UtteranceInput) -> FinishReason | None:
@@ -139,11 +137,11 @@ class Level0Job:
     def emit_finished_blocks(self, step_s: float) -> None:
         """After a step of so many seconds, pass on frames that became final, in whole blocks.
 
-        The last chunk of an utterance has the rest of its frames, and how it ended.
+        With an utterance that has ended goes the rest of its frames.
         """
         if self._pending:
-            for chunk in self._pending:
-                self._on_chunk(chunk)
+            for item in self._pending:
+                self._on_item(item)
             self._pending.clear()
         if (utterance := self.utterance) is None:
             return
@@ -154,15 +152,7 @@ class Level0Job:
         self._drawn_frames = self._ended_frames + len(utterance)
         if utterance.finish_reason is not None:
             self.utterance = None
-            end = self._end(
-                utterance.finish_reason,
-                utterance.level_0(),
-                backtracks=utterance.backtracks,
-                trace=utterance.trace,
-                takes=utterance.ranked,
-                memory=utterance.memory,
-            )
-            self._on_chunk(end)
+            self._on_item(self._ended(utterance))
             return
         final = utterance.final
         final -= final % self._block_frames
@@ -171,15 +161,16 @@ class Level0Job:
             self._emitted = final
             if self._streams:
                 self.frames = self._ended_frames + final
-            self._on_chunk(Level0Chunk(self._number, self._inputs, codes))
+            self._on_item(codes)
 
     def fail(self, error: SpeechError) -> None:
         """End the job with an error."""
         self.over, self.error, self.utterance = True, error, None
 
-    def _end(self, reason: FinishReason, codes: Tensor, **of: Any) -> Level0Chunk:
-        """End the current utterance of codes ``[n]``; return the chunk with the rest of them."""
+    def _ended(self, utterance: Level0Utterance) -> Level0Utterance:
+        """Count an utterance that has ended; return it with its place in the job."""
         if self._inputs is not None:  # else a pause, which has no frames
+            codes = utterance.level_0()
             self._context.append(ContextUtterance(self._inputs.phoneme_ids, codes))
             self._ended_frames += len(codes)
             self.frames = self._drawn_frames = self._ended_frames
@@ -188,12 +179,11 @@ class Level0Job:
             self._ended_sound_frames += sounding
         # The job ends, too, if this was its last utterance or the limit is reached.
         last = self._number + 1 == len(self.plan.utterances)
-        cut = not last and self._frames_left <= 0
-        self.over = last or cut
-        end = UtteranceEnd(reason, last=self.over, cut=cut, ar_s=self._ar_s, **of)
-        chunk = Level0Chunk(self._number, self._inputs, codes[self._emitted :], end)
+        utterance.cut = not last and self._frames_left <= 0
+        self.over = utterance.last = last or utterance.cut
+        utterance.ar_s = self._ar_s
         self._inputs, self._ar_s, self._emitted = None, 0.0, 0  # a pause that follows has none
-        return chunk
+        return utterance
 
     def _inputs_of(self, utterance: Utterance) -> UtteranceInput:
         ids, plan = self._front_end.encode(utterance.phonemes), self.plan

@@ -7,9 +7,7 @@ import torch
 from torch import Tensor
 
 from app.engine.errors import GenerationFailed
-from app.engine.job import Backtrack, TraceColumns
-from app.engine.level_0.hypothesis import Level0Utterance
-from app.engine.utterance import UtteranceInput
+from app.engine.utterance import Level0Utterance, UtteranceInput
 from models.config import LENGTH_TOKENS
 from models.prefix import Prefix
 from models.valle import Valle
@@ -29,8 +27,6 @@ class MaskedUtterance(Level0Utterance):
     Source: MaskGIT, arXiv:2202.04200, as in e-c-k-e-r/vall-e.
     """
 
-    backtracks: tuple[Backtrack, ...] = ()
-
     @torch.inference_mode()
     def __init__(self, model: Valle, inputs: UtteranceInput) -> None:
         self._model, self.inputs = model, inputs
@@ -46,6 +42,7 @@ class MaskedUtterance(Level0Utterance):
         self._scores = torch.ones(self._length, device=device)
         self._counts = schedule(self._length, params.nar_len_steps, remask=params.nar_len_remask)
         self._pass = 0
+        self.trace = {} if inputs.trace else None  # masked passes record nothing
 
     def __len__(self) -> int:
         """Count the frames that the next pass leaves unmasked."""
@@ -58,13 +55,8 @@ class MaskedUtterance(Level0Utterance):
         """How many of the first frames cannot change any more: none before the last pass."""
         return 0 if self.finish_reason is None else self._length
 
-    @property
-    def trace(self) -> TraceColumns | None:
-        """An empty trace, if the utterance asks for one: masked passes record none."""
-        return {} if self.inputs.trace else None
-
     def level_0(self, start: int = 0, end: int | None = None) -> Tensor:
-        """Return ``[n]`` int64: all frames, or a slice of them, on the host."""
+        """Return all frames; see `Level0Utterance`."""
         return self._codes[start:end].cpu()
 
     @torch.inference_mode()
@@ -88,6 +80,7 @@ class MaskedUtterance(Level0Utterance):
         self._pass += 1
         if self._pass == len(self._counts):
             self.finish_reason = "length" if self._cut else "stop"
+            self._codes = self._codes.cpu()  # another thread reads them
         return read
 
     def _logits(self) -> Tensor:

@@ -22,9 +22,10 @@ import torch
 from app.engine.errors import GenerationFailed, broken
 from app.engine.interface import Plan
 from app.engine.job import SamplerMemory
+from app.engine.level_0.hypothesis import Hypothesis
 from app.engine.level_0.hypothesis_group import Drawn, HypothesisGroup, drawn_of
 from app.engine.level_0.input_batch import InputBatch, QueuedStep
-from app.engine.level_0.job import Level0Job, OnChunk, longest
+from app.engine.level_0.job import Level0Job, OnItem, longest
 from app.engine.level_0.masked import MaskedUtterance
 from app.engine.level_0.paged_batch import PagedBatch
 from app.engine.level_0.slot_batch import SlotBatch
@@ -38,7 +39,7 @@ from models.prefix_cache import PrefixCache
 from models.stack.paged_cache import OutOfPages, PagePool
 from models.stack.transformer import MAX_POSITIONS
 from models.valle import Valle
-from samplers.ar.trace import Trace, log_prob_of
+from samplers.ar.trace import Trace, columns, log_prob_of
 from samplers.knobs.features import rows_needed
 from samplers.ops.rows import sanitise
 
@@ -214,12 +215,14 @@ class ArRunner:
         if group in self._running:
             self._running.remove(group)
         if group.finish_reason not in {"cancelled", "error"}:
-            group.memory = self._memory(group)
+            best, inputs = group.hypotheses[0], group.inputs
+            group.backtracks = tuple(best.backtracker.taken) if best.backtracker else ()
+            group.trace = columns(best.records, top=inputs.top_logprobs) if inputs.trace else None
+            group.memory = self._memory(best)
         self._batch.release(group.all)
 
-    def _memory(self, group: Drawn) -> SamplerMemory | None:
+    def _memory(self, hypothesis: Hypothesis) -> SamplerMemory | None:
         """Return what the sampler knew of an utterance, where that is more than its codes."""
-        hypothesis = group.hypotheses[0]
         if not self._batch.has(hypothesis):
             return None
         memory = self._batch.sampler.memory(hypothesis.slot, len(hypothesis.codes))
@@ -230,14 +233,14 @@ class JobBatch:
     """Jobs whose level 0 is drawn together. One thread only.
 
     Args:
-        make: Makes the level 0 of a plan, given what is called with each of its finished chunks.
+        make: Makes the level 0 of a plan, given what is called with each of its items.
         record: Records functions, on a GPU: whole steps are then played.
     """
 
     def __init__(
         self,
         speech: SpeechModel,
-        make: Callable[[Plan, OnChunk], Level0Job],
+        make: Callable[[Plan, OnItem], Level0Job],
         prefixes: PrefixCache,
         *,
         slots: int,
@@ -265,12 +268,12 @@ class JobBatch:
         runner: ArRunner | None = vars(self).get("_shared")
         return 0 if runner is None else runner.cache_bytes
 
-    def begin(self, plan: Plan, on_chunk: OnChunk) -> Level0Job:
+    def begin(self, plan: Plan, on_item: OnItem) -> Level0Job:
         """Add a job, whose rows must be free; the next step prefills its first utterance.
 
-        `step` calls ``on_chunk`` with each finished chunk of the job, in order.
+        `step` calls ``on_item`` with each `Level0Item` of the job, in order.
         """
-        job = self._make(plan, on_chunk)
+        job = self._make(plan, on_item)
         self._pins[job] = pins = ExitStack()
         pins.enter_context(self._prefixes.pinned(*job.keys))
         return job

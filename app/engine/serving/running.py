@@ -14,7 +14,7 @@ from app.engine.errors import DeadlineExceeded, SpeechError
 from app.engine.interface import Backend, FirstChunk, Level0Stream, Plan, SoundStream
 from app.engine.job import AudioChunk, FinishReason, Progress, SpeechResult
 from app.engine.playback import Playback
-from app.engine.utterance import Level0Chunk
+from app.engine.utterance import Level0Item, Level0Utterance, UtteranceInput
 
 MAX_UNREAD_S = 5.0
 """Seconds of audio that may be unread before the job pauses."""
@@ -67,7 +67,7 @@ class RunningJob(SpeechStream):
         self.level_0: Level0Stream | None = None  # None where it has no rows
         self.alone, self._admitted_s = True, 0.0  # whether no other stream ran when it was admitted
         # Added to by the decoding thread, taken from by the sound thread, the last may be an error:
-        self.items: deque[Level0Chunk | SpeechError] = deque()
+        self.items: deque[Level0Item | SpeechError] = deque()
         # Written by the sound thread:
         self.sound: SoundStream | None = None  # None before its first item, and of a replay
         self.audio: deque[Iterator[AudioChunk]] = deque()  # the rest of that of each item taken
@@ -230,19 +230,19 @@ class RunningJob(SpeechStream):
         return chunk
 
     def push_queued(self) -> None:
-        """Push all queued chunks of the current utterance, so that they can be batched."""
+        """Push all that is queued of the current utterance, so that it can be batched."""
         while self.items and self.sound is not None and not (self.audio and self._ending):
             item = self.items[0]
-            if isinstance(item, SpeechError) or not len(item.codes):
+            if isinstance(item, SpeechError | UtteranceInput):
                 return  # what begins with it is prepared in its turn
             self._push(self.items.popleft())
 
-    def _push(self, item: Level0Chunk | SpeechError) -> None:
+    def _push(self, item: Level0Item | SpeechError) -> None:
         """Begin an item, or raise it."""
         if isinstance(item, SpeechError):
             raise item
         assert self.sound is not None
-        self._ending = item.ending is not None
+        self._ending = isinstance(item, Level0Utterance)
         self.audio.append(self.sound.push(item))
 
     def count_audio(self, capacity: Capacity, work_s: float, audio_s: float) -> None:

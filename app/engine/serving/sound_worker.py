@@ -10,7 +10,7 @@ from app.engine.interface import Backend
 from app.engine.job import FinishReason
 from app.engine.serving.outcomes import Outcomes
 from app.engine.serving.running import RunningJob
-from app.engine.utterance import Level0Chunk
+from app.engine.utterance import Level0Item
 from models.cuda.lost import is_device_lost
 
 _WAIT_S = 0.25
@@ -80,7 +80,7 @@ class SoundWorker:
         first = [not one.gives_way and one.playback.lead_s < lead_s for one in others]
         return sum(first) + (not all(first))
 
-    def put(self, job: RunningJob, item: Level0Chunk | SpeechError) -> None:
+    def put(self, job: RunningJob, item: Level0Item | SpeechError) -> None:
         """Queue a chunk of level 0, or the error that ends the job; no-op if the job has ended."""
         with self._changed:
             if job in self._jobs:

@@ -29,7 +29,7 @@ from app.engine.sound.joining.joiner import Joiner
 from app.engine.sound.process import SoundProcess
 from app.engine.sound.utterance import SoundUtterance
 from app.engine.sound.word_clock import WordClock
-from app.engine.utterance import Level0Chunk, UtteranceEnd, UtteranceInput
+from app.engine.utterance import Level0Item, Level0Utterance, UtteranceInput
 from app.engine.worker import Answers
 from models.checkpoints import SpeechModel
 from samplers.knobs.features import hypotheses_of
@@ -73,7 +73,8 @@ class SoundJob:
         self._codes = list[Codes]()  # of that utterance
         self._clock: WordClock | None = None  # likewise
         self._rate = 1.0  # likewise: its tempo
-        self._number = len(before.utterances) if before else 0  # of the utterance
+        self._first = self._number = len(before.utterances) if before else 0  # of the utterance
+        self._fed = 0  # frames of level 0 that its decoder has
         self._told: dict[tuple[int, int], WordTimes] = {}
         self._untold: list[WordTimes] = []  # of which the next chunk tells
         self._untold_codes: list[UtteranceCodes] = []  # likewise
@@ -83,33 +84,36 @@ class SoundJob:
         if self.utterance is not None:
             self.utterance.close()
 
-    def push(self, level_0: Level0Chunk) -> Iterator[AudioChunk]:
-        """Take the next frames of level 0 and yield the audio that is final with them.
+    def push(self, item: Level0Item) -> Iterator[AudioChunk]:
+        """Take what level 0 tells of an utterance, and yield the audio that is final with it.
 
-        The frames are handed on to the decoder at once, those of the next utterance only when the
+        Frames are handed on to the decoder at once, those of the next utterance only when the
         iterators before are exhausted. The last chunk of the job carries its result.
         """
-        sounds: Iterable[AudioChunk] = ()
-        if level_0.inputs is not None:  # else a pause, which has no codes
-            if self.utterance is None:
-                assert level_0.utterance is not None, "it has inputs"
-                self.utterance = self._decoder.begin(level_0.inputs)
-                self._clock = self._new_clock(level_0.utterance)
-                self._rate = self._plan.utterances[level_0.utterance].rate
-            self.utterance.feed(level_0.codes, level_0.ending is not None)
-            sounds = self.utterance
-        return self._audio(level_0, sounds)
+        ended = item if isinstance(item, Level0Utterance) else None
+        if isinstance(item, UtteranceInput):
+            self.utterance, self._fed = self._decoder.begin(item), 0
+            number = self._number - self._first
+            self._clock = self._new_clock(number)
+            self._rate = self._plan.utterances[number].rate
+        elif self.utterance is not None:  # else a pause, which has no codes
+            codes = item.level_0(self._fed) if isinstance(item, Level0Utterance) else item
+            self._fed += len(codes)
+            self.utterance.feed(codes, ended is not None)
+        return self._audio(ended, self.utterance or ())
 
-    def _audio(self, level_0: Level0Chunk, sounds: Iterable[AudioChunk]) -> Iterator[AudioChunk]:
-        """Yield the audio of some frames, given the chunks that they are decoded to."""
-        end, chunk = level_0.ending, AudioChunk(_NO_SAMPLES, self._rate_hz)
+    def _audio(
+        self, end: Level0Utterance | None, sounds: Iterable[AudioChunk]
+    ) -> Iterator[AudioChunk]:
+        """Yield the audio of what an utterance is decoded to so far, and of its end."""
+        chunk = AudioChunk(_NO_SAMPLES, self._rate_hz)
         for decoded in sounds:
             if len(chunk.samples):
                 yield self._filled(chunk)
             chunk = decoded
             self._join(chunk)
         if end is not None:
-            rest = self._end_utterance(level_0.utterance, end)
+            rest = self._end_utterance(end)
             chunk.samples = np.concatenate([chunk.samples, rest])
         last = end is not None and end.last
         if last or len(chunk.samples):
@@ -128,14 +132,15 @@ class SoundJob:
             self._clock.push(chunk.alignment)
             self._tell_words()
 
-    def _end_utterance(self, number: int | None, end: UtteranceEnd) -> Samples:
+    def _end_utterance(self, end: Level0Utterance) -> Samples:
         """Note the result of an utterance and return the last samples ``[N]`` of its sound."""
+        assert end.finish_reason is not None
         self._note(end.finish_reason)
         if end.cut:
             self._note("length")
-        if number is None:
+        if not end.within:
             return _NO_SAMPLES
-        utterance = self._plan.utterances[number]
+        utterance = self._plan.utterances[self._number - self._first]
         # After a cut nothing is spoken that the pause could lead to.
         pause_after_s = None if end.cut else utterance.pause_after_s
         codes = np.zeros((0, self._speech.model.config.levels), np.int16)
@@ -159,7 +164,7 @@ class SoundJob:
                 trace=end.trace,
                 backtracks=end.backtracks,
                 phonemes=utterance.phonemes,
-                takes=end.takes,
+                takes=end.ranked,
                 text=utterance.text,
                 start_s=self._before_s + joiner.begin / rate_hz,
                 duration_s=(joiner.end - joiner.begin) / rate_hz,
@@ -175,10 +180,10 @@ class SoundJob:
         self._number += 1
         return rest
 
-    def _new_clock(self, number: int | None) -> WordClock | None:
+    def _new_clock(self, number: int) -> WordClock | None:
         """Return the clock of an utterance of the plan, if timestamps are asked for."""
         plan, head = self._plan, self._speech.model.config.alignment
-        if number is None or head is None or not plan.words:
+        if head is None or not plan.words:
             return None
         return WordClock(
             plan.words[number],

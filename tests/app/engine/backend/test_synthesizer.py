@@ -23,7 +23,7 @@ from app.engine.level_0.job import longest
 from app.engine.level_0.runner import JobBatch
 from app.engine.memory import Memory
 from app.engine.playback import Playback
-from app.engine.utterance import UtteranceInput
+from app.engine.utterance import Level0Utterance, UtteranceInput
 from models.checkpoints import CheckpointError
 from models.codecs.encodec import Encodec
 from samplers.knobs.params import SamplingParams
@@ -53,15 +53,12 @@ def whole(chunks: list[AudioChunk]) -> np.ndarray:
     return np.concatenate([chunk.samples for chunk in chunks])
 
 
-class Scripted:
+class Scripted(Level0Utterance):
     """Level 0 that is known beforehand, a frame a step."""
-
-    error, backtracks, trace, ranked, memory = None, (), None, (), None
 
     def __init__(self, frames: int, code: int, reason: FinishReason) -> None:
         self._frames, self._code, self._reason = frames, code, reason
         self._count = 0
-        self.finish_reason: FinishReason | None = None
 
     def __len__(self) -> int:
         return self._count
@@ -70,7 +67,7 @@ class Scripted:
     def final(self) -> int:
         return self._count
 
-    def codes(self, start: int = 0, end: int | None = None) -> Tensor:
+    def level_0(self, start: int = 0, end: int | None = None) -> Tensor:
         return torch.full((self._count,), self._code)[start:end]
 
     def step(self) -> None:

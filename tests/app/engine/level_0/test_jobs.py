@@ -19,7 +19,7 @@ from app.engine.job import SpeechJob, SpeechResult
 from app.engine.level_0.hypothesis_group import Drawn
 from app.engine.level_0.job import Level0Job
 from app.engine.level_0.runner import MAX_PREFILLS, ArRunner, JobBatch
-from app.engine.utterance import Level0Chunk, UtteranceInput
+from app.engine.utterance import Level0Item, Level0Utterance, UtteranceInput
 from models.cuda.kernels.operators import FUSED, TORCH
 from models.prefix_cache import PrefixCache
 from models.stack.paged_cache import PagePool
@@ -41,14 +41,18 @@ def plan(synthesizer: Synthesizer, number: int, **knobs: object) -> Plan:
     )
 
 
-def begin(batch: JobBatch, plan: Plan) -> tuple[Level0Job, list[Level0Chunk]]:
-    """Begin a job; return it and the list that its chunks come to."""
-    chunks: list[Level0Chunk] = []
-    return batch.begin(plan, chunks.append), chunks
+def begin(batch: JobBatch, plan: Plan) -> tuple[Level0Job, list[Level0Item]]:
+    """Begin a job; return it and the list that its items come to."""
+    items: list[Level0Item] = []
+    return batch.begin(plan, items.append), items
 
 
-def codes(chunks: list[Level0Chunk]) -> list[int]:
-    return torch.cat([chunk.codes for chunk in chunks]).tolist()
+def ends(items: list[Level0Item]) -> list[Level0Utterance]:
+    return [one for one in items if isinstance(one, Level0Utterance)]
+
+
+def codes(items: list[Level0Item]) -> list[int]:
+    return torch.cat([one.level_0() for one in ends(items)]).tolist()
 
 
 def finish(batch: JobBatch, *jobs: Level0Job) -> None:
@@ -56,13 +60,13 @@ def finish(batch: JobBatch, *jobs: Level0Job) -> None:
         batch.step(running)
 
 
-def finished(synthesizer: Synthesizer, plan: Plan) -> list[Level0Chunk]:
-    """Return the chunks of a job by itself."""
+def finished(synthesizer: Synthesizer, plan: Plan) -> list[Level0Item]:
+    """Return the items of a job by itself."""
     with closing(synthesizer.batch(plan.rows)) as batch:
-        job, chunks = begin(batch, plan)
+        job, items = begin(batch, plan)
         finish(batch, job)
     assert job.error is None
-    return chunks
+    return items
 
 
 def alone(synthesizer: Synthesizer, plan: Plan) -> list[int]:
@@ -85,7 +89,7 @@ def test_jobs_that_join_pause_and_leave_have_the_codes_that_they_have_alone(synt
         batch.step([*jobs, left])
         batch.end(left)
         finish(batch, *jobs)
-    assert [codes(chunks) for _, chunks in begun] == [alone(synthesizer, one) for one in plans]
+    assert [codes(items) for _, items in begun] == [alone(synthesizer, one) for one in plans]
 
 
 def test_final_frames_are_handed_on_once_in_whole_blocks_and_none_that_is_rewound(synthesizer):
@@ -96,17 +100,16 @@ def test_final_frames_are_handed_on_once_in_whole_blocks_and_none_that_is_rewoun
     for seed in (1, 5, 9):
         one = plan(synthesizer, seed, **knobs)
         with closing(synthesizer.batch(2)) as batch:
-            job, chunks = begin(batch, one)
-            group = None
-            while not job.over:
-                batch.step([job])
-                group = job.utterance or group
-        first, *others, last = chunks
-        assert (len(first.codes), last.ending is None) == (0, False)
-        assert all(len(chunk.codes) == block and chunk.ending is None for chunk in others)
-        assert isinstance(group, Drawn)
-        assert codes(chunks) == group.level_0().tolist()
-        blocks, backtracks = blocks + len(others), backtracks + len(group.backtracks)
+            job, items = begin(batch, one)
+            finish(batch, job)
+        first, *others, last = items
+        assert isinstance(first, UtteranceInput)
+        assert isinstance(last, Drawn)
+        handed = [codes for codes in others if isinstance(codes, torch.Tensor)]
+        assert all(len(codes) == block for codes in handed)
+        assert last.level_0(0, len(handed) * block).tolist() == torch.cat(handed).tolist()
+        assert (len(handed), len(last.level_0())) == (len(others), len(last))
+        blocks, backtracks = blocks + len(others), backtracks + len(last.backtracks)
     assert blocks
     assert backtracks
 
@@ -156,12 +159,12 @@ def test_an_utterance_too_long_for_the_shared_slots_has_a_cache_of_its_own(
     one = plan(synthesizer, 0)
     with closing(synthesizer.batch(2)) as batch:
         assert isinstance(batch, JobBatch)
-        job, chunks = begin(batch, one)
+        job, items = begin(batch, one)
         batch.step([job])
         assert batch._shared.free_rows == 2
         finish(batch, job)
     monkeypatch.undo()
-    assert codes(chunks) == alone(synthesizer, one)
+    assert codes(items) == alone(synthesizer, one)
 
 
 def test_a_pause_between_two_sentences_took_no_seconds_of_steps(synthesizer):
@@ -170,10 +173,9 @@ def test_a_pause_between_two_sentences_took_no_seconds_of_steps(synthesizer):
     texts = (*wanted.utterances, Utterance("", ""))[::-1] * 2
     wanted = replace(wanted, utterances=texts, speakers=wanted.speakers * len(texts))
     wanted = replace(wanted, job=replace(wanted.job, max_duration_s=9.0))
-    ends = [chunk.ending for chunk in finished(synthesizer, wanted) if chunk.ending is not None]
     spoken = [bool(utterance.phonemes) for utterance in wanted.utterances]
     assert spoken.count(False) == 2
-    assert [end.ar_s > 0 for end in ends] == spoken
+    assert [end.ar_s > 0 for end in ends(finished(synthesizer, wanted))] == spoken
 
 
 def test_a_closed_batch_that_is_still_held_holds_no_cache(synthesizer):
@@ -209,8 +211,8 @@ def test_of_a_context_that_would_be_too_long_the_oldest_is_left_out(synthesizer,
     one = replace(one, job=replace(one.job, max_duration_s=9.0))
 
     def heard() -> list[UtteranceInput]:
-        chunks = finished(synthesizer, one)
-        return [chunk.inputs for chunk in chunks if chunk.ending and chunk.inputs]
+        items = finished(synthesizer, one)
+        return [item for item in items if isinstance(item, UtteranceInput)]
 
     whole = heard()
     longest = whole[-1].ar_positions(synthesizer._speech.model)
@@ -250,10 +252,10 @@ def test_over_pages_the_longest_utterance_is_a_row_among_others_where_a_kernel_a
     pool = PagePool(model.config, 99, dtype=torch.float32, device=torch.device("cpu"))
     prefixes = PrefixCache(model, new_cache=pool.new_cache)
     with closing(JobBatch(of.speech, batch._make, prefixes, slots=1, pool=pool)) as paged:
-        job, chunks = begin(paged, one)
+        job, items = begin(paged, one)
         finish(paged, job)
     assert (job.error, runners) == (None, alone)
-    assert codes(chunks) == codes(own)
+    assert codes(items) == codes(own)
 
 
 def spoken(

@@ -148,7 +148,7 @@ def test_the_model_is_asked_how_it_attends_only_for_those_who_want_it(model, mon
     batch.step()
     assert asked == [1]
     batch.cancel(curious)
-    batch.step()
+    finish(batch, plain)
     assert asked == [1]
     assert plain.trace is not None
     assert np.isnan(plain.trace["attention_strength"]).all()

@@ -4,7 +4,7 @@ import asyncio
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any, cast
 
@@ -20,7 +20,7 @@ from app.engine.serving.metrics import EngineMetrics
 from app.engine.serving.outcomes import Outcomes
 from app.engine.serving.running import RunningJob
 from app.engine.serving.sound_worker import SoundWorker
-from app.engine.utterance import Level0Chunk, UtteranceEnd
+from app.engine.utterance import KnownUtterance, Level0Item, UtteranceInput
 from samplers.knobs.params import SamplingParams
 from tests.fakes import FakeBackend
 
@@ -193,6 +193,9 @@ async def sent(job: RunningJob) -> int:
     return job.chunks.qsize()
 
 
+REST = 7  # frames of an utterance that ends
+
+
 @dataclass(eq=False)
 class Frames:
     """A stream that makes a chunk of what it was given, alone or with others."""
@@ -204,8 +207,9 @@ class Frames:
     first_chunks: Early = ()
     playback: Playback = field(default_factory=lambda: Playback(0.0))
 
-    def push(self, level_0: Level0Chunk) -> Iterator[AudioChunk]:
-        self.given += len(level_0.codes)
+    def push(self, item: Level0Item) -> Iterator[AudioChunk]:
+        if not isinstance(item, UtteranceInput):
+            self.given += len(item) if isinstance(item, torch.Tensor) else REST
         return self._audio()
 
     def _audio(self) -> Iterator[AudioChunk]:
@@ -252,8 +256,8 @@ class Together:
         return waiting
 
 
-BEGIN = Level0Chunk(0, None, torch.zeros(0, dtype=torch.int64))
-BLOCK = Level0Chunk(0, None, torch.zeros(15, dtype=torch.int64))
+BEGIN = UtteranceInput([1, 2], SamplingParams(), 0, 0, 99)
+BLOCK = torch.zeros(15, dtype=torch.int64)
 
 
 def working(
@@ -313,10 +317,10 @@ async def test_frames_of_the_next_utterance_wait_for_the_end_of_this_one() -> No
     backend = Together()
     worker, (first, other) = working(backend, 2, [])
     worker.put(first, BLOCK)
-    for item in (replace(BLOCK, ending=UtteranceEnd("stop", last=False)), BEGIN, BLOCK):
+    for item in (KnownUtterance("stop"), BEGIN, BLOCK):
         worker.put(other, item)
     run(worker, backend)
-    assert backend.log == ["0:15+1:15", "1:15"]
+    assert backend.log == [f"0:15+1:{REST}", "1:15"]
 
 
 async def test_an_error_ends_the_jobs_that_took_part_and_no_other() -> None:
