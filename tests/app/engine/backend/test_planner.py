@@ -1,15 +1,19 @@
-"""How long a speech will last is told before any of it is made; too long is refused."""
+"""What is settled before any sound is made: how long it may last, and which way each level goes."""
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from app.engine.backend.planner import limited
+from app.engine.backend.planner import check_windows, choose_level_0, limited, nar_plan
 from app.engine.errors import InvalidRequest
 from app.engine.job import USUAL_PHONEME_S, SpeechJob, SpeechResult, SpokenUtterance
+from models.config import ModelConfig
 from models.text import Utterance, prepare
 from samplers.knobs.params import SamplingParams
+from samplers.knobs.resolve import resolve
+from tests.app.engine.level_0.test_masked import CONFIG
 from tests.fakes import result_of
 
 JOB = SpeechJob("id", "", SamplingParams())
@@ -68,3 +72,73 @@ def test_rates_count_as_they_are_heard():
 
 def test_without_a_limit_a_job_stays_as_it_is():
     assert limited(JOB, [Utterance("x", SECOND)], 0.25, RATE_HZ, np.inf) is JOB
+
+
+AR_ONLY = CONFIG.model_copy(update={"masked_level_0": False})
+UNGUIDED = CONFIG.model_copy(update={"has_null_condition": False})
+CAUSAL, BLOCKS = (CONFIG.model_copy(update={"nar_mask": m}) for m in ("causal", "block_causal"))
+
+
+@pytest.mark.parametrize(
+    ("knobs", "config", "way"),
+    [
+        ({}, CONFIG, "ar"),
+        ({"preset": "vall_e"}, CONFIG, "masked"),
+        ({"preset": "vall_e"}, AR_ONLY, "ar"),
+        ({"preset": "vall_e", "temperature": 0.5}, CONFIG, "ar"),
+        ({"preset": "vall_e", "temperature": 1.0, "nar_len_steps": 9}, CONFIG, "masked"),
+        ({"level_0": "masked", "nar_temperature": 0.5, "pause_s": 1.0}, CONFIG, "masked"),
+    ],
+)
+def test_auto_is_masked_where_the_model_can_and_nothing_speaks_against(
+    knobs: dict[str, object], config: ModelConfig, way: str
+) -> None:
+    chosen = resolve(SamplingParams.model_validate(knobs | {"seed": 0}))
+    settled = choose_level_0(chosen, knobs, config)
+    assert settled == chosen.model_copy(update={"level_0": way})
+    assert choose_level_0(settled, knobs, config) == settled
+
+
+@pytest.mark.parametrize(
+    ("check", "knobs", "config", "param", "words"),
+    [
+        (choose_level_0, {"level_0": "masked"}, AR_ONLY, "level_0", "."),
+        (choose_level_0, {"level_0": "masked"}, UNGUIDED, "nar_len_cfg_strength", "."),
+        (choose_level_0, {"level_0": "masked", "top_k": 5}, CONFIG, "top_k", "."),
+        (choose_level_0, {"nar_len_steps": 9}, CONFIG, "nar_len_steps", "."),
+        (choose_level_0, {"preset": "vall_e", "nar_len_steps": 9}, AR_ONLY, "nar_len_steps", "."),
+        (check_windows, {"nar_window_frames": 15}, CAUSAL, "nar_window_frames", "need no windows"),
+        (check_windows, {"nar_window_frames": 15}, BLOCKS, "nar_window_frames", "need no windows"),
+        *(
+            (check_windows, {knob: 3}, CONFIG, knob, "acts only with nar_window_frames")
+            for knob in ("nar_left_context_frames", "nar_lookahead_frames")
+        ),
+    ],
+)
+def test_knobs_of_the_other_way_and_models_that_cannot_are_refused(
+    check: Callable[..., object],
+    knobs: dict[str, object],
+    config: ModelConfig,
+    param: str,
+    words: str,
+) -> None:
+    chosen = resolve(SamplingParams.model_validate(knobs | {"seed": 0}))
+    with pytest.raises(InvalidRequest, match=words) as refused:
+        check(chosen, knobs, config)
+    assert refused.value.param == param
+
+
+def test_windows_are_taken_where_all_is_seen_and_what_a_preset_says_is_no_fault() -> None:
+    check_windows(SamplingParams(nar_window_frames=15), {"nar_window_frames"}, CONFIG)
+    check_windows(SamplingParams(nar_lookahead_frames=3), (), CONFIG)
+
+
+@pytest.mark.parametrize(
+    ("mask", "size", "plan"),
+    [("full", 0, "whole"), ("full", 15, "windows"), ("block_causal", 0, "chunks")],
+)
+def test_the_nar_plan_follows_from_the_mask_and_the_windows(
+    mask: str, size: int, plan: str
+) -> None:
+    config = CONFIG.model_copy(update={"nar_mask": mask})
+    assert nar_plan(config, SamplingParams(nar_window_frames=size)) == plan

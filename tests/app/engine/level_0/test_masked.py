@@ -9,8 +9,6 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from app.engine.backend.planner import check_windows, choose_level_0, nar_plan
-from app.engine.errors import InvalidRequest
 from app.engine.level_0.masked import MaskedUtterance, predict_length
 from app.engine.utterance import UtteranceInput
 from models.checkpoints.published.load import Switches, load_public
@@ -52,10 +50,16 @@ def draw(
     model: Valle, chosen: SamplingParams, *, max_frames: int = 40
 ) -> tuple[Tensor, str, list[Tensor]]:
     drawn = MaskedUtterance(model, UtteranceInput(IDS, chosen, chosen.seed or 0, 0, max_frames))
+    read = passes(drawn)
+    return drawn.level_0(), str(drawn.finish_reason), read
+
+
+def passes(drawn: MaskedUtterance) -> list[Tensor]:
+    """Return what each pass of an utterance reads."""
     read = []
     while drawn.finish_reason is None:
         read.append(drawn.step())
-    return drawn.level_0(), drawn.finish_reason, read
+    return read
 
 
 def test_every_pass_of_the_reference_loop(golden_valle: Path) -> None:
@@ -71,10 +75,7 @@ def test_every_pass_of_the_reference_loop(golden_valle: Path) -> None:
     prompt = torch.tensor(inputs["prom"])
     piece = UtteranceInput(inputs["phn"], chosen, 0, 0, 500, prompt=prompt, language=inputs["lang"])
     drawn = MaskedUtterance(model, piece)
-    read = []
-    while drawn.finish_reason is None:
-        read.append(drawn.step())
-    assert torch.equal(torch.stack(read), expected["masked_loop_inputs"])
+    assert torch.equal(torch.stack(passes(drawn)), expected["masked_loop_inputs"])
     assert torch.equal(drawn.level_0(), expected["masked_loop_output"])
     assert predict_length(model, prefix) == meta["len_result"]
 
@@ -131,75 +132,3 @@ def test_all_levels_follow(model: Valle) -> None:
     decoded = decode_utterance(model, torch.zeros(3, 32, 4), piece)
     assert decoded.codes.shape == (20, 3)
     assert decoded.finish_reason == "stop"
-
-
-AR_ONLY = CONFIG.model_copy(update={"masked_level_0": False})
-UNGUIDED = CONFIG.model_copy(update={"has_null_condition": False})
-
-
-@pytest.mark.parametrize(
-    ("knobs", "config", "way"),
-    [
-        ({}, CONFIG, "ar"),
-        ({"preset": "vall_e"}, CONFIG, "masked"),
-        ({"preset": "vall_e"}, AR_ONLY, "ar"),
-        ({"preset": "vall_e", "temperature": 0.5}, CONFIG, "ar"),
-        ({"preset": "vall_e", "temperature": 1.0, "nar_len_steps": 9}, CONFIG, "masked"),
-        ({"level_0": "masked", "nar_temperature": 0.5, "pause_s": 1.0}, CONFIG, "masked"),
-    ],
-)
-def test_auto_is_masked_where_the_model_can_and_nothing_speaks_against(
-    knobs: dict[str, object], config: ModelConfig, way: str
-) -> None:
-    chosen = resolve(SamplingParams.model_validate(knobs | {"seed": 0}))
-    settled = choose_level_0(chosen, knobs, config)
-    assert settled == chosen.model_copy(update={"level_0": way})
-    assert choose_level_0(settled, knobs, config) == settled
-
-
-@pytest.mark.parametrize(
-    ("knobs", "config", "param"),
-    [
-        ({"level_0": "masked"}, AR_ONLY, "level_0"),
-        ({"level_0": "masked"}, UNGUIDED, "nar_len_cfg_strength"),
-        ({"level_0": "masked", "top_k": 5}, CONFIG, "top_k"),
-        ({"nar_len_steps": 9}, CONFIG, "nar_len_steps"),
-        ({"preset": "vall_e", "nar_len_steps": 9}, AR_ONLY, "nar_len_steps"),
-    ],
-)
-def test_knobs_of_the_other_way_and_models_that_cannot_are_refused(
-    knobs: dict[str, object], config: ModelConfig, param: str
-) -> None:
-    chosen = resolve(SamplingParams.model_validate(knobs | {"seed": 0}))
-    with pytest.raises(InvalidRequest) as refused:
-        choose_level_0(chosen, knobs, config)
-    assert refused.value.param == param
-
-
-def test_no_windows_are_taken_from_a_model_that_needs_none() -> None:
-    asked, moved = SamplingParams(nar_window_frames=15), {"nar_window_frames"}
-    check_windows(asked, moved, CONFIG)
-    for mask in ("causal", "block_causal"):
-        with pytest.raises(InvalidRequest, match="need no windows") as refused:
-            check_windows(asked, moved, CONFIG.model_copy(update={"nar_mask": mask}))
-        assert refused.value.param == "nar_window_frames"
-
-
-@pytest.mark.parametrize("knob", ["nar_left_context_frames", "nar_lookahead_frames"])
-def test_a_context_without_windows_is_refused(knob: str) -> None:
-    params = SamplingParams.model_validate({knob: 3})
-    with pytest.raises(InvalidRequest, match="acts only with nar_window_frames") as refused:
-        check_windows(params, {knob}, CONFIG)
-    assert refused.value.param == knob
-    check_windows(params, (), CONFIG)  # the preset's value is not the caller's fault
-
-
-@pytest.mark.parametrize(
-    ("mask", "size", "plan"),
-    [("full", 0, "whole"), ("full", 15, "windows"), ("block_causal", 0, "chunks")],
-)
-def test_the_nar_plan_follows_from_the_mask_and_the_windows(
-    mask: str, size: int, plan: str
-) -> None:
-    config = CONFIG.model_copy(update={"nar_mask": mask})
-    assert nar_plan(config, SamplingParams(nar_window_frames=size)) == plan
