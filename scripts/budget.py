@@ -18,10 +18,10 @@ PRODUCT = ("app", "models", "samplers", "valle_serve")
 DOCUMENTED = (*PRODUCT, "cluster", "tools", "training", "benchmarks", "scripts", "examples")
 MOST_PARAMETERS = 6
 LIMITS = {
-    "lines": 36_880,
-    "code": 25_500,
+    "lines": 36_860,
+    "code": 25_470,
     "docstrings": 14.5,  # percent of the lines
-    "tests": 41_600,
+    "tests": 41_550,
     "names": 0,  # class names that are there twice
     "wide": 14,  # functions of more than `MOST_PARAMETERS`
     "folder": 14,  # files of the largest folder
