@@ -17,9 +17,9 @@ const EVENTS = [
 const known = new WeakMap();
 
 /**
- * Return the utterances of a take, or null without a report. Each has `start` and `seconds` in the
- * sound; where its frames `begin`, whose silence at both ends is not in the sound, and `frameS`, how
- * long one is; `codes`, `tokens` (one of each frame, and the stop), `words` and `markers`.
+ * Return the utterances of a take as its report has them, or null without one; of `tokens` one of
+ * each frame, and the stop. Each has its `number`; where its frames `begin`, whose silence at both
+ * ends is not in the sound; where it `end`s; `heard`, the words that were said; and `markers`.
  */
 export function utterancesOf({ report }) {
   if (!report) return null;
@@ -30,19 +30,14 @@ export function utterancesOf({ report }) {
 function analysed(one, number) {
   const tokens = keptTokens(one.tokens ?? []);
   return {
+    ...one,
     number,
-    start: one.start_s,
-    seconds: one.duration_s,
-    begin: one.start_s - one.trimmed_s,
-    frameS: one.frame_s,
-    codes: one.codes,
-    phonemes: one.phonemes ?? "",
     tokens,
+    begin: one.start_s - one.trimmed_s,
+    end: one.start_s + one.duration_s,
     words: one.words ?? [],
+    heard: (one.words ?? []).filter(({ missing }) => !missing),
     markers: markersOf(one, tokens),
-    logprobs: one.logprobs ?? [],
-    takes: one.takes ?? [],
-    backtracks: one.backtracks ?? [],
   };
 }
 
@@ -60,7 +55,7 @@ function keptTokens(tokens) {
 }
 
 /** Return the frames at which each thing happened: a list of `{ name, frame, detail }`. */
-function markersOf({ backtracks = [], takes = [] }, tokens) {
+function markersOf({ backtracks, takes }, tokens) {
   const markers = [];
   tokens.forEach((token) => { // which leaves out frames without one
     for (const [name, happened] of EVENTS) if (happened(token)) markers.push({ name, frame: token.frame });
@@ -77,41 +72,36 @@ function markersOf({ backtracks = [], takes = [] }, tokens) {
 
 /** Seconds of the sound at which a frame of an utterance begins. */
 export function timeOf(utterance, frame) {
-  return utterance.begin + utterance.frameS * frame;
+  return utterance.begin + utterance.frame_s * frame;
 }
 
 /** The same, but of a frame in the silence that was cut off the nearest that is heard. */
 export function heardAt(utterance, frame) {
-  return Math.min(utterance.start + utterance.seconds, Math.max(utterance.start, timeOf(utterance, frame)));
+  return Math.min(utterance.end, Math.max(utterance.start_s, timeOf(utterance, frame)));
 }
 
 /** Return the utterance that is heard at a time, and its frame; the nearest in a pause. */
 export function placeOf(utterances, seconds) {
-  const utterance = utterances.findLast(({ start }) => start <= seconds) ?? utterances[0];
+  const utterance = utterances.findLast(({ start_s: start }) => start <= seconds) ?? utterances[0];
   if (!utterance) return null;
   const last = Math.max(0, utterance.codes.length - 1);
-  const frame = Math.floor((seconds - utterance.begin) / utterance.frameS + 1e-6);
+  const frame = Math.floor((seconds - utterance.begin) / utterance.frame_s + 1e-6);
   return { utterance, frame: Math.min(last, Math.max(0, frame)) };
-}
-
-/** Return the words of a take with their times, in order. */
-export function wordsOf(take) {
-  return (utterancesOf(take) ?? []).flatMap(({ words }) => words.filter(({ missing }) => !missing));
 }
 
 /** Return the time in another take at which the same word is as far spoken as here. */
 export function sameWord(from, seconds, to) {
-  const [here, there] = [wordsOf(from), wordsOf(to)];
+  const [one, other] = [from, to].map((take) => utterancesOf(take) ?? []);
+  const [here, there] = [one, other].map((utterances) => utterances.flatMap(({ heard }) => heard));
   const index = here.findLastIndex(({ start_s: start }) => start <= seconds);
   if (index >= 0 && there.length === here.length) return moved(seconds, span(here[index]), span(there[index]));
-  const [one, other] = [utterancesOf(from), utterancesOf(to)];
-  const place = one && other?.length === one.length && placeOf(one, seconds);
+  const place = other.length === one.length && placeOf(one, seconds);
   if (place) return moved(seconds, area(place.utterance), area(other[place.utterance.number]));
   return moved(seconds, [0, from.sound.seconds], [0, to.sound.seconds]);
 }
 
 const span = ({ start_s: start, end_s: end }) => [start, end];
-const area = ({ start, seconds }) => [start, start + seconds];
+const area = ({ start_s: start, end }) => [start, end];
 
 function moved(seconds, [from, to], [otherFrom, otherTo]) {
   const share = Math.min(1, Math.max(0, (seconds - from) / Math.max(1e-9, to - from)));

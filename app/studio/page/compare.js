@@ -2,11 +2,8 @@
 
 import { sameWord } from "./analysis.js";
 import { Difference, TakeView } from "./lanes.js";
-import { PlayButton } from "./parts.js";
+import { html, PlayButton, useEffect, useState } from "./parts.js";
 import { Sound } from "./sound.js";
-
-const html = htm.bind(preact.h);
-const { useEffect, useState } = preactHooks;
 
 const TRIALS = 10;
 
@@ -68,9 +65,11 @@ function Blind({ app, a, b }) {
     app.player.stop();
     set({ right: right + (said === isA), done: done + 1, isA: draw(), copies });
   };
-  useKeys(app, done === TRIALS ? null : {
+  const keys = {
     x: () => play(isA ? 0 : 1), a: () => play(0), b: () => play(1), 1: () => answer(true), 2: () => answer(false),
-  });
+  };
+  useKeys(app, done === TRIALS ? null : keys);
+  const button = (key, title, kind) => html`<button class=${kind} aria-keyshortcuts=${key} onClick=${keys[key]}>${title}</button>`;
   if (done === TRIALS) {
     return html`
       <p role="status" class="result"><b>${right} of ${TRIALS} right.</b> ${verdict(right)}</p>
@@ -78,15 +77,8 @@ function Blind({ app, a, b }) {
   }
   return html`
     <p role="status">Number ${done + 1} of ${TRIALS}: is X the same as A or as B?</p>
-    <p class="actions">
-      <button aria-keyshortcuts="x" onClick=${() => play(isA ? 0 : 1)}>Play X</button>
-      <button class="secondary" aria-keyshortcuts="a" onClick=${() => play(0)}>Play A</button>
-      <button class="secondary" aria-keyshortcuts="b" onClick=${() => play(1)}>Play B</button>
-    </p>
-    <p class="actions">
-      <button aria-keyshortcuts="1" onClick=${() => answer(true)}>X is A</button>
-      <button aria-keyshortcuts="2" onClick=${() => answer(false)}>X is B</button>
-    </p>
+    <p class="actions">${button("x", "Play X")} ${button("a", "Play A", "secondary")} ${button("b", "Play B", "secondary")}</p>
+    <p class="actions">${button("1", "X is A")} ${button("2", "X is B")}</p>
     <p class="note">Keys: A, B and X play; 1 and 2 answer.</p>`;
 }
 

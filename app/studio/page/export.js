@@ -1,12 +1,9 @@
 /** Export: a request as a command, a program or a link; takes as files. */
 
-import { Dialog, part } from "./parts.js";
+import { Dialog, html, part, useRef, useState } from "./parts.js";
 import { bodyOf } from "./request.js";
 import { wav } from "./sound.js";
 import { call, key, stringify } from "./wire.js";
-
-const html = htm.bind(preact.h);
-const { useRef, useState } = preactHooks;
 
 const quoted = (text) => `'${text.replaceAll("'", `'\\''`)}'`;
 const origin = () => new URL(".", location.href).href.replace(/\/$/, "");
@@ -44,7 +41,7 @@ function commandOf({ input, continue_from: _, ...rest }) {
   return ["valle-serve speak", quoted(input), ...flags, "-o speech.wav"].join(" ");
 }
 
-export function linkOf(body) {
+function linkOf(body) {
   const url = new URL(location.href);
   url.hash = encodeURIComponent(stringify(body));
   return url.href;

@@ -1,11 +1,8 @@
 /** A take to look at: waveform, words, codes, markers and the sampler's curves over one time axis. */
 
 import { heardAt, placeOf, sameWord, timeOf, utterancesOf } from "./analysis.js";
-import { short } from "./parts.js";
+import { html, short, useEffect, useLayoutEffect, useMemo, useRef, useState } from "./parts.js";
 import { Token } from "./token.js";
-
-const html = htm.bind(preact.h);
-const { useEffect, useLayoutEffect, useMemo, useRef, useState } = preactHooks;
 
 const LEFT = 52; // pixels beside the lanes, for their names and scales
 const DRAGGED = 6; // pixels
@@ -34,7 +31,7 @@ export function TakeView({ app, take, peer }) {
   const [drag, setDrag] = useState(null);
   const view = zoom ?? whole;
   const utterances = utterancesOf(take);
-  const scale = { view, width: Math.max(1, width - LEFT) };
+  const scale = { view, width: Math.max(1, width - LEFT), at: (seconds) => ((seconds - view[0]) / (view[1] - view[0])) * scale.width };
 
   const secondsAt = (event) => {
     const x = event.clientX - box.current.getBoundingClientRect().left - LEFT;
@@ -66,8 +63,7 @@ export function TakeView({ app, take, peer }) {
   };
   const point = take.point ?? 0;
   const shown = hover ?? point;
-  const place = utterances?.length ? placeOf(utterances, shown) : null;
-  const pinned = utterances?.length ? placeOf(utterances, point) : null;
+  const [place, pinned] = [shown, point].map((seconds) => utterances && placeOf(utterances, seconds));
   const onKey = (event) => keyed(event, { app, take, pinned, point, pin, seek });
 
   return html`
@@ -83,10 +79,10 @@ export function TakeView({ app, take, peer }) {
           ${CURVES.map(([title, lines], n) => html`
             <${Curve} key=${title} ...${scale} title=${title} lines=${lines} points=${pointsOf(take)} peers=${pointsOf(peer)} last=${n === CURVES.length - 1} />`)}`}
         <${Cursor} ...${scale} app=${app} take=${take} text=${described(point, pinned)} onKey=${onKey} />
-        ${hover !== null && html`<i class="hover" style=${{ left: `${xOf(hover, scale)}px` }}></i>`}
+        ${hover !== null && html`<i class="hover" style=${{ left: `${LEFT + scale.at(hover)}px` }}></i>`}
         ${drag?.to != null && html`<i class="chosen" style=${{
-          left: `${xOf(Math.min(drag.from, drag.to), scale)}px`,
-          width: `${Math.abs(xOf(drag.to, scale) - xOf(drag.from, scale))}px`,
+          left: `${LEFT + scale.at(Math.min(drag.from, drag.to))}px`,
+          width: `${Math.abs(scale.at(drag.to) - scale.at(drag.from))}px`,
         }}></i>`}`}
     </div>
     <div class="bar">
@@ -112,10 +108,6 @@ function useWidth(box) {
   return width;
 }
 
-function xOf(seconds, { view, width }) {
-  return LEFT + ((seconds - view[0]) / (view[1] - view[0])) * width;
-}
-
 function zoomed([from, to], whole, around, factor) {
   const seconds = Math.max(0.1, (to - from) * factor);
   const middle = Math.min(to, Math.max(from, around));
@@ -124,7 +116,7 @@ function zoomed([from, to], whole, around, factor) {
 }
 
 function keyed(event, { app, take, pinned, point, pin, seek }) {
-  const frameS = pinned?.utterance.frameS ?? 0.1;
+  const frameS = pinned?.utterance.frame_s ?? 0.1;
   const steps = event.shiftKey ? 10 : 1;
   const moves = {
     ArrowLeft: () => pin(point - steps * frameS),
@@ -194,11 +186,10 @@ function Wave({ view, width, sound, length }) {
     label="Waveform of ${sound.seconds.toFixed(1)} seconds" /></${Lane}>`;
 }
 
-function Words({ view, width, utterances }) {
-  const words = utterances.flatMap((one) => one.words.length
-    ? one.words.filter(({ missing }) => !missing).map((word) => [word.word, word.start_s, word.end_s ?? one.start + one.seconds])
-    : [[one.phonemes, one.start, one.start + one.seconds]]);
-  const at = (seconds) => ((seconds - view[0]) / (view[1] - view[0])) * width;
+function Words({ view, width, at, utterances }) {
+  const words = utterances.flatMap(({ words: all, heard, phonemes, start_s: start, end }) => all.length
+    ? heard.map((word) => [word.word, word.start_s, word.end_s ?? end])
+    : [[phonemes, start, end]]);
   const missing = utterances.flatMap(({ words: all }) => all.filter(({ missing: lacked }) => lacked).map(({ word }) => word));
   if (!words.some(([text]) => text)) return null;
   return html`
@@ -211,26 +202,19 @@ function Words({ view, width, utterances }) {
     ${missing.length > 0 && html`<p class="refusal">Not said: ${missing.join(", ")}</p>`}`;
 }
 
-function Codes({ view, width, utterances }) {
+function Codes({ view, width, at, utterances }) {
   const levels = Math.max(1, ...utterances.map(({ codes }) => codes[0]?.length ?? 0));
   const height = 10 * levels;
   const draw = (pen) => {
     for (const utterance of utterances) {
-      const each = (utterance.frameS / (view[1] - view[0])) * width;
-      const first = xOf(utterance.begin, { view, width }) - LEFT;
-      pen.save();
-      pen.beginPath(); // silence that was cut off is not heard, and not drawn
-      pen.rect(xOf(utterance.start, { view, width }) - LEFT, 0, (utterance.seconds / (view[1] - view[0])) * width, height);
-      pen.clip();
       utterance.codes.forEach((codes, frame) => {
-        const x = first + frame * each;
-        if (x + each < 0 || x > width) return;
+        const [from, to] = [frame, frame + 1].map((n) => at(heardAt(utterance, n)));
+        if (from === to || to < 0 || from > width) return; // silence that was cut off is not heard, and not drawn
         codes.forEach((code, level) => {
           pen.fillStyle = colourOf(code);
-          pen.fillRect(x, 10 * level, Math.max(0.5, each + 0.3), 9.5);
+          pen.fillRect(from, 10 * level, Math.max(0.5, to - from + 0.3), 9.5);
         });
       });
-      pen.restore();
     }
   };
   return html`<${Lane} name="codes"><${Canvas} width=${width} height=${height} draw=${draw} seen=${[...view, utterances]}
@@ -242,7 +226,7 @@ function colourOf(code) {
   return `hsl(${(code * 137.508) % 360} 62% ${38 + (code * 7) % 30}%)`;
 }
 
-function Markers({ view, width, utterances }) {
+function Markers({ view, width, at, utterances }) {
   const lanes = Map.groupBy(
     utterances.flatMap((utterance) => utterance.markers.map((marker) => ({ ...marker, utterance }))),
     ({ name }) => name,
@@ -254,7 +238,7 @@ function Markers({ view, width, utterances }) {
         const draw = (pen) => {
           pen.fillStyle = paint(/rewound|no code|NaN/.test(name) ? "--alarm" : "--marker");
           for (const { utterance, frame } of markers) {
-            const x = xOf(heardAt(utterance, frame), { view, width }) - LEFT;
+            const x = at(heardAt(utterance, frame));
             pen.fillRect(x > width + 1 ? x : Math.min(x, width - 2), 1, 2, 8);
           }
         };
@@ -359,14 +343,14 @@ function powers(_, __, low, high) {
 }
 
 /** The place that is heard or chosen, moved with the screen's own rate, or with keys. */
-function Cursor({ view, width, app, take, text, onKey }) {
+function Cursor({ view, at, app, take, text, onKey }) {
   const line = useRef();
   const playing = app.player.sound === take.sound;
   useEffect(() => {
     let next = null;
     const move = () => {
       const seconds = playing ? app.player.position ?? 0 : take.point ?? 0;
-      line.current.style.transform = `translateX(${xOf(seconds, { view, width })}px)`;
+      line.current.style.transform = `translateX(${LEFT + at(seconds)}px)`;
       line.current.style.opacity = seconds < view[0] || seconds > view[1] ? 0 : 1;
       if (playing) next = requestAnimationFrame(move);
     };

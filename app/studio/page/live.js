@@ -1,11 +1,9 @@
 /** Speech while its text is being typed: the WebSocket `valle.speech.v1`. */
 
+import { html, useEffect, useRedraw } from "./parts.js";
 import { bodyOf } from "./request.js";
 import { audio, Sound } from "./sound.js";
 import { int16, openSocket, parse, Refusal, stringify } from "./wire.js";
-
-const html = htm.bind(preact.h);
-const { useEffect, useState } = preactHooks;
 
 /** One response: what is typed goes out word by word, what comes back is played at once. */
 class Live {
@@ -117,8 +115,7 @@ class Live {
 }
 
 export function LivePane({ app }) {
-  const [, redraw] = useState(0);
-  const changed = () => redraw((count) => count + 1);
+  const changed = useRedraw();
   const live = app.live;
   const running = live && !live.over;
   useEffect(() => {

@@ -1,13 +1,11 @@
 /** The studio: its state, what can be done to it, and its frame. */
 
-import { Dialog, later, part, pause } from "./parts.js";
+import { Dialog, html, later, part, pause, useEffect, useRedraw, useRef } from "./parts.js";
 import { bodyOf, refusalsOf, RequestPane, stateOf } from "./request.js";
 import { audio, decoded, loudness, Player, Sound } from "./sound.js";
 import { TakesPane } from "./takes.js";
 import { Away, call, getJson, hooks, key, parse, Refusal, readService, spoken } from "./wire.js";
 
-const html = htm.bind(preact.h);
-const { useEffect, useReducer, useRef } = preactHooks;
 const store = () => part("./store.js");
 
 const TABS = { takes: "Takes", live: "Live", study: "Study" };
@@ -115,10 +113,9 @@ class Studio {
   readLink() {
     if (location.hash.length < 2) return;
     try {
-      const { continue_from: from, ...body } = parse(decodeURIComponent(location.hash.slice(1)));
-      const goOn = from ? { from, label: "a take of this link" } : null;
-      this.edit({ ...stateOf(body, this.state.service), goOn });
-      this.set(this.settled());
+      const body = parse(decodeURIComponent(location.hash.slice(1)));
+      const { continue_from: from } = body;
+      this.restore(body, from ? { from, label: "a take of this link" } : null);
     } catch {
       this.set({ notice: "The link holds no valid request." });
     }
@@ -288,27 +285,25 @@ class Studio {
     return this.keep(take);
   }
 
-  /** Put the request of a take back into the page, with its seed if asked. */
-  restore(take, patch = {}) {
-    const { continue_from: _, ...body } = take.body;
-    this.edit({ ...stateOf(body, this.state.service), goOn: null, ...patch });
+  /** Make a request the page's own; `goOn` is the place from which it continues. */
+  restore(body, goOn = null) {
+    this.edit({ ...stateOf(body, this.state.service), goOn });
     this.set(this.settled());
   }
 
   /** Let the next take keep this one up to a frame. */
   goOnFrom(take, utterance, frame, seconds) {
     const label = `take ${take.number} from ${seconds.toFixed(2)} s`;
-    this.restore(take, { goOn: { from: { id: take.id, utterance, frame }, label } });
+    this.restore(take.body, { from: { id: take.id, utterance, frame }, label });
     this.say(`The next take continues ${label}`);
   }
-
 }
 
 const PANES = { takes: TakesPane, live: later("./live.js", "LivePane"), study: later("./study.js", "StudyPane") };
 const DIALOGS = { export: later("./export.js", "ExportDialog"), voices: later("./voices.js", "VoicesDialog"), keys: KeysHelp };
 
 function App({ studio }) {
-  const [, redraw] = useReducer((count) => count + 1, 0);
+  const redraw = useRedraw();
   useEffect(() => {
     studio.onChange = redraw;
     studio.start();

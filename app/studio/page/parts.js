@@ -2,8 +2,11 @@
 
 import { hooks } from "./wire.js";
 
-const html = htm.bind(preact.h);
-const { useEffect, useLayoutEffect, useReducer, useRef } = preactHooks;
+export const html = htm.bind(preact.h);
+export const { useEffect, useLayoutEffect, useMemo, useRef, useState } = preactHooks;
+
+/** Return what draws a component anew when something changed that is not its state. */
+export const useRedraw = () => preactHooks.useReducer((count) => count + 1, 0)[1];
 
 export const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
@@ -29,7 +32,7 @@ export function later(path, name) {
   let loaded = null;
   later.paths.add(path);
   return function Later(props) {
-    const [, redraw] = useReducer((count) => count + 1, 0);
+    const redraw = useRedraw();
     useEffect(() => { if (!loaded) part(path).then((module) => { loaded = module[name]; redraw(); }); }, []);
     return loaded ? html`<${loaded} ...${props} />` : null;
   };

@@ -1,10 +1,7 @@
 /** The left side: what is said, by whom, and every knob that the API describes. */
 
-import { PlayButton } from "./parts.js";
+import { html, PlayButton, useEffect, useRef, useState } from "./parts.js";
 import { parse, postJson, stringify } from "./wire.js";
-
-const html = htm.bind(preact.h);
-const { useEffect, useRef, useState } = preactHooks;
 
 const EXAMPLES = {
   "A story": "The old lighthouse had been dark for years. Then, one night in March, its lamp began to turn again.",
@@ -27,7 +24,7 @@ export function stateOf(body, service) {
 /** Return the value that a knob has if the request does not set it. */
 function baseOf({ presets, knobs, service }, field) {
   const { preset = service.preset.fallback } = knobs;
-  return field === service.preset ? field.fallback : presets.find(({ id }) => id === preset)?.knobs[field.name] ?? field.fallback;
+  return field.name === "preset" ? field.fallback : presets.find(({ id }) => id === preset)?.knobs[field.name] ?? field.fallback;
 }
 
 const same = (one, other) => stringify(one) === stringify(other);
@@ -158,7 +155,8 @@ function Refused({ name, text }) {
 }
 
 function Knobs({ app }) {
-  const { service, search, refusals, knobsOpen } = app.state;
+  const { service, search, refusals, knobsOpen, knobs, presets } = app.state;
+  const preset = { ...service.preset, kind: "choice", options: [...new Set([...presets.map(({ id }) => id), knobs.preset ?? service.preset.fallback])] };
   const listed = service.fields.filter(({ label }) => !label);
   const changed = listed.filter(({ name }) => app.state.first.has(name));
   const words = search.toLowerCase().split(/\s+/).filter(Boolean);
@@ -177,7 +175,7 @@ function Knobs({ app }) {
       app.set({ knobsOpen: target.open });
     }}>
       <summary>All ${service.fields.length} knobs</summary>
-      <${Knob} app=${app} field=${service.preset} options=${app.state.presets.map(({ id }) => id)} />
+      <${Knob} app=${app} field=${preset} />
       <div class="bar">
         <input type="search" id="search" placeholder="Search ${service.fields.length} knobs" aria-label="Search knobs"
           value=${search} onInput=${({ target }) => app.set({ search: target.value, ...app.settled() })}
@@ -210,8 +208,7 @@ function Group({ app, name, fields, refused }) {
     </details>`;
 }
 
-/** `options` are those of a knob whose declaration has none. */
-function Knob({ app, field, options }) {
+function Knob({ app, field }) {
   const { state } = app;
   const { name } = field;
   const [helped, setHelped] = useState(false);
@@ -241,7 +238,7 @@ function Knob({ app, field, options }) {
             aria-controls="help-${name}" title=${field.help} onClick=${() => setHelped(!helped)}>?</button>
         </span>
       </div>
-      <${CONTROLS[options ? "choice" : field.kind]} field=${options ? { ...field, options: [...new Set([...options, value])] } : field} id=${id} value=${value} set=${set}
+      <${CONTROLS[field.kind]} field=${field} value=${value} set=${set}
         common=${{ id, "aria-invalid": refused ? "true" : null, "aria-describedby": `${refused ? `refused-${name} ` : ""}help-${name}` }} />
       ${changed && needed(state, field).map((need) => html`<p class="note idle" role="status">
         Does nothing as it is: it acts with ${Object.entries(need).map(inWords).join(" or ")}.
@@ -289,7 +286,7 @@ const shownAs = (value) => (value === null ? "none" : typeof value === "string" 
 const CONTROLS = { number: NumberControl, digits: DigitsControl, choice: ChoiceControl, switch: SwitchControl, json: JsonControl };
 
 /** A slider where the declaration has one, and always a field, which takes values beyond its ends. */
-function NumberControl({ field, id, value, set, common }) {
+function NumberControl({ field, value, set, common }) {
   const { low, high, step, slider } = field;
   const slides = slider && low !== undefined && high !== undefined && step !== undefined;
   const typed = ({ target }) => set(target.value === "" ? undefined : Number(target.value));

@@ -1,12 +1,9 @@
 /** Study: takes over the values of one knob or two, and seeds, with a table and plots of what was measured. */
 
 import { utterancesOf } from "./analysis.js";
-import { part, PlayButton } from "./parts.js";
+import { html, part, PlayButton, useRedraw } from "./parts.js";
 import { bodyOf } from "./request.js";
 import { parse, Refusal, stringify } from "./wire.js";
-
-const html = htm.bind(preact.h);
-const { useState } = preactHooks;
 
 const SEEDS = 8; // where they alone differ
 const VALUES = 5;
@@ -27,8 +24,8 @@ const MEASURES = [
 export function StudyPane({ app }) {
   const { service, takes } = app.state;
   const study = (app.study ??= { names: ["", ""], typed: {}, running: null });
-  const [, redraw] = useState(0);
-  const change = (patch) => { Object.assign(study, patch); redraw((count) => count + 1); };
+  const redraw = useRedraw();
+  const change = (patch) => { Object.assign(study, patch); redraw(); };
   const choices = service.fields.filter(({ kind }) => ["number", "choice", "switch"].includes(kind));
   const axes = study.names.filter(Boolean).map((name) => service.byName.get(name))
     .map((field) => ({ field, typed: study.typed[field.name] ?? listed(valuesOf(field)) }));
@@ -117,7 +114,7 @@ function measured({ sound, report }) {
     seconds: sound.seconds,
     codes: utterances.flatMap((one) => one.codes.map(([code]) => code)),
     tokens: utterances.flatMap((one) => one.tokens.filter(Boolean)),
-    logprobs: utterances.flatMap((one) => one.logprobs).filter((value) => value !== null),
+    logprobs: utterances.flatMap((one) => one.logprobs ?? []).filter((value) => value !== null),
     rewinds: utterances.flatMap(({ backtracks }) => backtracks),
   };
   return MEASURES.map(([, , , valueOf]) => valueOf(facts));

@@ -1,9 +1,6 @@
 /** The right side: takes, the newest first, and two of them side by side. */
 
-import { later, part, PlayButton } from "./parts.js";
-
-const html = htm.bind(preact.h);
-const { useEffect, useRef } = preactHooks;
+import { html, later, part, PlayButton, useEffect, useRef } from "./parts.js";
 
 const TakeView = later("./lanes.js", "TakeView");
 const Compare = later("./compare.js", "Compare");
@@ -96,7 +93,7 @@ function Take({ app, take }) {
         ${report?.warnings?.map((warning) => html`<p class="note" role="status">${warning}</p>`)}
         <p class="actions">
           ${["WAV", "MP3"].map((format) => html`<button disabled=${!sound?.finished || (format === "MP3" && !take.id)} onClick=${() => download(format)}>Download ${format}</button>`)}
-          <button class="secondary" onClick=${() => app.restore(take)}>Use these settings</button>
+          <button class="secondary" onClick=${() => app.restore(take.body)}>Use these settings</button>
           <button class="secondary" onClick=${() => app.show("export", take)}>Export</button>
           <button class="secondary" onClick=${() => app.delete(take)}>Delete</button>
         </p>

@@ -1,10 +1,8 @@
 /** The token at a place of a take: the codes that it was drawn from, its record, and its codes, which can be changed. */
 
-import { short } from "./parts.js";
+import { html, short } from "./parts.js";
 import { decoded, Sound } from "./sound.js";
 import { postJson } from "./wire.js";
-
-const html = htm.bind(preact.h);
 
 export function Token({ app, take, open, place: { utterance, frame }, seconds }) {
   const token = utterance.tokens[frame];

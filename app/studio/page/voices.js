@@ -1,11 +1,8 @@
 /** Cloning a voice from a file or a recording, and deleting one. */
 
-import { Dialog } from "./parts.js";
+import { Dialog, html, useRef, useState } from "./parts.js";
 import { decoded, wav } from "./sound.js";
 import { call } from "./wire.js";
-
-const html = htm.bind(preact.h);
-const { useRef, useState } = preactHooks;
 
 const LONGEST_S = 30;
 
@@ -22,7 +19,7 @@ export function VoicesDialog({ app, subject }) {
     fields.delete("file");
     for (const [name, value] of [...fields]) if (!value) fields.delete(name);
     fields.set("consent", fields.has("consent") ? "true" : "false");
-    if (file?.size) fields.set("file", file, file.name ?? "recording.wav");
+    if (file?.size) fields.set("file", file);
     setSending(true);
     setProblem(null);
     try {

@@ -52,9 +52,9 @@ export function parse(text) {
 }
 
 /** Return a value as JSON. */
-export function stringify(value, indent) {
+export function stringify(value) {
   const marked = (_, inner) => (typeof inner === "bigint" ? `\uE000${inner}\uE000` : inner);
-  return JSON.stringify(value, marked, indent)?.replace(/"\uE000(-?\d+)\uE000"/g, "$1");
+  return JSON.stringify(value, marked)?.replace(/"\uE000(-?\d+)\uE000"/g, "$1");
 }
 
 /**
@@ -93,8 +93,8 @@ async function refusalOf(response) {
   }
 }
 
-export async function getJson(path, options) {
-  return parse(await (await call(path, options)).text());
+export async function getJson(path) {
+  return parse(await (await call(path)).text());
 }
 
 export function postJson(path, body, options = {}) {
@@ -122,27 +122,19 @@ export async function readService() {
 function fieldOf(name, property) {
   const choices = (property.anyOf ?? [property]).filter(({ type }) => type !== "null");
   const { enum: options, type, ...bounds } = { ...property, ...choices[0] };
-  const ui = property["x-ui"] ?? {};
-  const kind = kindOf(choices.length, options, type, bounds);
+  const { heading = "Request", needs = [], unit = "", slider = true, bottom, top, step, ...ui } = property["x-ui"] ?? {};
   return {
-    name,
-    kind,
+    ...{ name, options, needs, unit, slider, ...ui },
+    kind: kindOf(choices.length, options, type, bounds),
     help: property.description ?? "",
-    group: ui.heading ?? "Request",
-    label: ui.label,
-    values: ui.values,
-    needs: ui.needs ?? [],
-    unit: ui.unit ?? "",
-    off: ui.off,
+    group: heading,
     fallback: property.default ?? null,
-    options,
     words: choices.some((choice) => choice.type === "string"),
     suggestions: choices.flatMap((choice) => choice.enum ?? []),
-    low: ui.bottom ?? bounds.minimum ?? (bounds.exclusiveMinimum === undefined ? undefined : bounds.exclusiveMinimum + (ui.step ?? 1)),
+    low: bottom ?? bounds.minimum ?? (bounds.exclusiveMinimum === undefined ? undefined : bounds.exclusiveMinimum + (step ?? 1)),
     // Some bounds are those of the number's type: no slider ends there.
-    high: ui.top ?? (bounds.maximum > 2e9 ? undefined : bounds.maximum ?? bounds.exclusiveMaximum),
-    step: ui.step ?? (type === "integer" ? 1 : undefined),
-    slider: ui.slider ?? true,
+    high: top ?? (bounds.maximum > 2e9 ? undefined : bounds.maximum ?? bounds.exclusiveMaximum),
+    step: step ?? (type === "integer" ? 1 : undefined),
   };
 }
 
@@ -157,14 +149,9 @@ function kindOf(forms, options, type, bounds) {
 
 /** Speak: yield the samples as they come, in 16 bit; `onHead` is called with the headers before the first of them. */
 export async function* spoken(body, { signal, onHead }) {
-  const asked = { ...body, response_format: "pcm", stream: true };
-  const response = await postJson("tts", asked, { signal });
+  const response = await postJson("tts", { ...body, response_format: "pcm", stream: true }, { signal });
   onHead(response.headers);
-  yield* samplesOf(response.body);
-}
-
-async function* samplesOf(stream) {
-  const reader = stream.getReader();
+  const reader = response.body.getReader();
   let odd = new Uint8Array(0);
   for (;;) {
     const { value, done } = await answered(reader.read());
