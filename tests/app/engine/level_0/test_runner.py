@@ -61,7 +61,9 @@ def test_all_kinds_that_join_late_pause_and_see_neighbours_leave_are_as_each_alo
 def test_a_code_that_is_kept_was_drawn_from_what_the_model_says_of_those_before_it(
     model, number
 ) -> None:
-    assert_read_its_own(model, alone(model, request(model, number, trace=True)))
+    group = alone(model, request(model, number, trace=True))
+    assert_read_its_own(model, group)
+    assert group.final == len(group)
 
 
 def spoil(batch: ArRunner, slot: int) -> None:
