@@ -176,11 +176,8 @@ class KnownUtterance(Level0Utterance):
         self.finish_reason, self.trace = reason, {} if traced else None
         self._codes = torch.zeros(0, dtype=torch.int64)
         if kept is not None:
-            self._codes, self.backtracks, self.memory = (
-                kept.codes[:, 0],
-                kept.backtracks,
-                kept.memory,
-            )
+            self._codes = kept.codes[:, 0]
+            self.backtracks, self.memory = kept.backtracks, kept.memory
 
     def level_0(self, start: int = 0, end: int | None = None) -> Tensor:
         """Return the frames; see `Level0Utterance`."""
