@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from samplers.ar.sampler import ArSampler
-from samplers.ar.state import RowInput, SlotTable
+from samplers.ar.state import Host, RowInput, SlotTable
 from samplers.ar.trace import Record, Trace, columns
 from samplers.knobs.params import SamplingParams
 from tests.samplers.ar.rows import (
@@ -79,6 +79,7 @@ def sampler_of(slots: int = SLOTS) -> ArSampler:
     table.beam_scores.fill_(-torch.inf)
     table.runs.fill_(5)
     table.last_act.fill_(2)
+    table.host[:, Host.AVOID] = 3
     for numbers in (table.mu, table.avoid):
         numbers.fill_(torch.nan)
     return sampler
