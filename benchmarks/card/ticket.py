@@ -103,6 +103,9 @@ def measure(name: str, device_type: str, *, tiny: bool) -> Measured:
     """
     import torch
 
+    from models.cuda.library import set_up
+
+    set_up()  # as the service does; cuDNN would plan attention anew for every length
     (function,) = [part.function for part in PARTS if part.name == name]
     module, _, attribute = function.rpartition(".")
     part: Callable[..., Measured] = getattr(import_module(f"benchmarks.card.{module}"), attribute)

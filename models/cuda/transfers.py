@@ -56,7 +56,9 @@ class Download:
 
 def to_device(numbers: object, device: torch.device) -> Tensor:
     """Return numbers of the host, as `torch.tensor` takes them, on a device; nobody waits."""
-    held = torch.tensor(numbers, pin_memory=device.type == "cuda")
+    held = torch.tensor(numbers)
+    if device.type == "cuda":  # `torch.tensor` itself does not pin what comes from numpy
+        held = held.pin_memory()
     return held.to(device, non_blocking=True)
 
 

@@ -7,7 +7,7 @@ import torch
 from benchmarks.card.decoder import decoder
 from benchmarks.card.level_0 import PREFIX, TINY, float_model, random_prefixes
 from models.cuda.graphs import Recorder
-from models.cuda.transfers import Download, Upload
+from models.cuda.transfers import Download, Upload, to_device
 from models.placement import prepare_for
 
 pytestmark = [
@@ -57,3 +57,8 @@ def test_uploads_and_copies_to_the_host_keep_their_order() -> None:
         tickets.append(download.fetch())
     found = [download.wait(ticket).tolist() for ticket in tickets]
     assert found == [[[n, n + 1, n + 2]] for n in range(50)]
+
+
+@pytest.mark.parametrize("numbers", [[[1, 2]], np.array([[1, 2]]), np.array([[True, False]])])
+def test_numbers_of_the_host_arrive_on_the_device(numbers: object) -> None:
+    assert torch.equal(to_device(numbers, GPU).cpu(), torch.tensor(numbers))
