@@ -128,12 +128,14 @@ class ArRunner:
         self._running.append(group)
         return group
 
+    @torch.inference_mode()
     def cancel(self, group: Drawn) -> None:
         """End an utterance, if it has not ended, and free its rows."""
         if group.finish_reason is None:
             group.finish_reason = "cancelled"
             self._free(group)
 
+    @torch.inference_mode()
     def close(self) -> None:
         """Let go of what would hold memory in a circle; the runner is of no more use."""
         self._flying.clear()

@@ -131,6 +131,17 @@ def test_a_request_has_the_same_codes_and_sound_played_and_called_in_every_manne
         assert np.abs(first - second).max() <= 1  # a step of PCM
 
 
+def test_a_client_who_leaves_ends_its_own_speech_alone(
+    called: httpx.Client, played: httpx.Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    wanted = {"input": 20 * TEXT, "response_format": "pcm", "stream": True, "seed": 1}
+    with played.stream("POST", "/tts", json=wanted) as answer:
+        next(answer.iter_raw())
+    (codes, _), *_ = spoken(called, {})
+    assert [found for found, _ in spoken(played, {})] == 3 * [codes]
+    assert not [one for one in caplog.records if one.levelname == "CRITICAL"]
+
+
 def job(text: str = "Hello there.") -> SpeechJob:
     return SpeechJob("a job", text, SamplingParams(seed=1), max_duration_s=1.0)
 
