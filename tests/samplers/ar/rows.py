@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from samplers.ar.sampler import ArSampler
+from samplers.knobs.features import is_guided
 from samplers.knobs.params import SamplingParams
 from samplers.ops.entropix import AttentionStatistics
 from tests.samplers.reference.harness import attention, make_sampler
@@ -17,37 +18,60 @@ PROMPT = torch.tensor([3, 7, 9, 3])
 ALWAYS_HELV: dict[str, Any] = {
     "entropix_low_entropy": 0.0, "entropix_helv_entropy": 0.0, "entropix_low_varentropy": 1e6,
 }  # fmt: skip
-HELV: dict[str, Any] = {"entropix": True, **ALWAYS_HELV}
+EAGER = {"backtrack": True, "backtrack_min_repeats": 2, "backtrack_min_frames": 2}
+STUCK = EAGER | {"temperature": 0.25, "backtrack_window": 20, "backtrack_max_silence": 3}
+GUIDED: dict[str, Any] = {"cfg_strength": 1.5}
+ENDING: dict[str, Any] = {"logit_bias": {512: 4.0}}
+# Every code is in the state HELV, where only branches change anything.
+BRANCH: dict[str, Any] = {
+    "entropix": True, "entropix_action": "branch", **ALWAYS_HELV, "entropix_branch_rollouts": 3,
+    "entropix_branch_frames": 4, "entropix_branch_interval": 7,
+}  # fmt: skip
 KNOBS: Sequence[dict[str, Any]] = (
     {},
     {"temperature": 0.0},
-    {"temperature": 0.7, "top_k": 5},
-    {"top_p": 0.8, "repetition_penalty": 1.3},
-    {"min_p": 0.1, "min_tokens_to_keep": 3, "length_penalty": 0.5},
-    {"repetition_penalty": 1.2, "repetition_penalty_decay": -0.5, "top_k": 9, "top_p": 0.95},
-    {"repetition_penalty": 0.9, "repetition_penalty_window": 3, "min_frames": 6},
-    {"logit_bias": {2: 4.0}, "ban_tokens": (3, 4)},
-    {"temperature": 1.4, "min_temperature": 0.3, "frequency_penalty": 0.4},
-    {"temperature": 1.5, "min_temperature": 0.5, "dynatemp_mode": "entropy", "typical_p": 0.9},
-    {"xtc_probability": 0.5, "top_n_sigma": 2.0, "presence_penalty": 0.3},
-    {"mirostat_mode": 1, "mirostat_tau": 1.0},
-    {"mirostat_mode": 2, "mirostat_tau": 1.5, "mirostat_surprise": "truncated"},
-    {"ras": True, "ras_window": 20},
-    {"dry_multiplier": 1.0, "dry_allowed_length": 1, "dry_sequence_breakers": (1,)},
-    {"no_repeat_ngram_size": 2, "exponential_decay_factor": 1.05},
-    {"sampler_order": "llama", "top_p": 0.9, "temperature": 0.8, "typical_p": 0.95},
-    {"sampler_order": ("top_k", "temperature"), "top_k": 6, "temperature": 1.3},
-    {"ban_sequences": [{"codes": (1, 2)}, {"codes": (5,), "strength": 2.0}]}
-    | {"epsilon_cutoff": 0.01, "eta_cutoff": 0.02},
+    {"temperature": 0.7, "top_k": 5, "top_p": 0.9, "min_p": 0.02},
+    {"temperature": 0.5, "top_p": 0.9, "cfg_strength": 1.5, "cfg_rescale": 0.3, **STUCK},
+    {"repetition_penalty": 1.3, "repetition_penalty_window": 4, "min_frames": 6},
+    {"logit_bias": {2: 4.0}, "ban_tokens": (3, 512), "min_frames": 6},
+    {"repetition_penalty": 1.2, "repetition_penalty_window": 0, "presence_penalty": 0.2},
+    {"temperature": 1.4, "min_temperature": 0.3, "typical_p": 0.9},
+    {"xtc_probability": 0.5, "top_n_sigma": 2.0, "length_penalty": 0.5},
+    {"mirostat_mode": 2, "mirostat_tau": 1.5},
+    {"mirostat_mode": 1, "mirostat_tau": 2.5, "frequency_penalty": 0.1, **GUIDED},
+    {"ras": True, "ras_window": 5, "exponential_decay_factor": 1.1},
+    {"dry_multiplier": 1.0, "dry_sequence_breakers": (7,), "epsilon_cutoff": 0.001},
+    {"no_repeat_ngram_size": 2, "eta_cutoff": 0.002, **STUCK},
+    {"repetition_penalty": 1.4, "penalty_includes_prompt": True, "dry_multiplier": 0.5},
+    {"ban_sequences": [{"codes": (5, 6)}, {"codes": (7,), "strength": 1.0}], "temperature": 0.8},
     {"entropix": True},
-    {**HELV, "temperature": 0.8, "repetition_penalty": 1.2},
-    {**HELV, "entropix_action": "resample", "xtc_probability": 0.5},
-    {**HELV, "entropix_action": "pause", "sampler_order": "llama"}
+    {"entropix": True, "entropix_action": "pause", "min_tokens_to_keep": 3, "min_p": 0.1},
+    {"best_of": 2, "temperature": 0.8},
+    {"best_of": 2, "cfg_strength": 2.0, **STUCK},
+    {"sampler_order": "hf", "top_p": 0.9},
+    {"sampler_order": "llama", "min_p": 0.02, "temperature_last": True, "top_p": 0.9},
+    {"ban_sequences": [{"codes": tuple(range(9))}] * 9, "prompt_as_prefix": True, **GUIDED},
+    {"beam_width": 3},
+    {"beam_width": 2, "temperature": 0.0, "cfg_strength": 1.5},
+    BRANCH,
+    BRANCH | GUIDED | {"dry_multiplier": 0.7},
+    {"logit_bias": {512: 6.0}},
+    {"beam_width": 2, **ENDING},
+    {"entropix": True, "mirostat_mode": 1, "cfg_strength": 1.2, **STUCK},
+    {"sampler_order": ("top_k", "temperature"), "top_k": 6, "temperature": 1.3},
+    {"repetition_penalty": 1.2, "repetition_penalty_decay": -0.5, "top_k": 9}
+    | {"temperature": 1.5, "min_temperature": 0.5, "dynatemp_mode": "entropy"},
+    BRANCH | {"entropix_action": "resample", "xtc_probability": 0.5, "temperature": 0.8},
+    BRANCH | {"entropix_action": "pause", "sampler_order": "llama"}
     | {"entropix_pause_interval": 3, "entropix_pause_silence": 2},
-    {"entropix": True, "entropix_adaptive_candidates": 2, "temperature_last": True}
-    | {"top_k": 9, "top_p": 0.9, "min_p": 0.02},
-)
-MIXED = [SamplingParams.model_validate(knobs) for knobs in KNOBS]
+    {"entropix": True, "entropix_adaptive_candidates": 2, "mirostat_mode": 2}
+    | {"mirostat_surprise": "truncated", "penalty_includes_prompt": True, "ban_tokens": (16,)},
+)  # fmt: skip
+"""Of every kind of request; the codes suit any vocabulary, as those beyond it are nobody's."""
+EVERY = [SamplingParams.model_validate(knobs) for knobs in KNOBS]
+SINGLE = [one for one in EVERY if not one.beam_width and one.entropix_action != "branch"]
+"""Those that the sampler draws by itself, without a host that searches."""
+MIXED = [one for one in SINGLE if not is_guided(one, "ar")]
 
 
 def make(params: Sequence[SamplingParams], **options: Any) -> ArSampler:

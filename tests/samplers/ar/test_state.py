@@ -15,9 +15,9 @@ from samplers.ar.state import Host, RowInput, SlotTable
 from samplers.ar.trace import Record, Trace, columns
 from samplers.knobs.params import SamplingParams
 from tests.samplers.ar.rows import (
-    MIXED,
     PROMPT,
     SILENT,
+    SINGLE,
     STOP,
     VOCAB,
     attention_of,
@@ -26,13 +26,6 @@ from tests.samplers.ar.rows import (
 )
 from tests.samplers.reference.harness import attention, codes_of
 
-PARAMS = [
-    *MIXED,
-    SamplingParams(dry_multiplier=1.0, dry_allowed_length=1, penalty_includes_prompt=True),
-    SamplingParams(repetition_penalty=1.5, penalty_includes_prompt=True, sampler_order="llama"),
-    SamplingParams(no_repeat_ngram_size=2, penalty_includes_prompt=True, ban_tokens=(STOP,)),
-    SamplingParams(cfg_strength=2.0, cfg_rescale=0.3, repetition_penalty=1.2),
-]
 FRAMES = (9, 17, 30)
 DEEDS = ["join", "join", "pause", "rewind", "leave"]
 NOTHING = [float("nan")] * 4
@@ -57,7 +50,7 @@ class Speaker:
 
     @property
     def params(self) -> SamplingParams:
-        return PARAMS[self.number % len(PARAMS)]
+        return SINGLE[self.number % len(SINGLE)]
 
     def enter(self, sampler: ArSampler, slot: int = 0) -> None:
         self.slot, silent = slot, SILENT if self.number % 2 else None

@@ -21,56 +21,10 @@ from models.valle import Valle
 from samplers.knobs.features import rows_needed
 from samplers.knobs.params import SamplingParams
 from samplers.ops.guidance import guide
+from tests.samplers.ar.rows import EVERY
 
 ROOM, PAGES = 250, 60
-EAGER = {"backtrack": True, "backtrack_min_repeats": 2, "backtrack_min_frames": 2}
-STUCK = EAGER | {"temperature": 0.25, "backtrack_window": 20, "backtrack_max_silence": 3}
-GUIDED: dict[str, Any] = {"cfg_strength": 1.5}
-ENDING: dict[str, Any] = {"logit_bias": {512: 4.0}}
-# Every code is in the state HELV, where only branches change anything.
-BRANCH: dict[str, Any] = {
-    "entropix": True,
-    "entropix_action": "branch",
-    "entropix_low_entropy": 0.0,
-    "entropix_helv_entropy": 0.0,
-    "entropix_low_varentropy": 1e3,
-    "entropix_branch_rollouts": 3,
-    "entropix_branch_frames": 4,
-    "entropix_branch_interval": 7,
-}
-KNOBS: Sequence[dict[str, Any]] = (
-    {},
-    {"temperature": 0.0},
-    {"temperature": 0.7, "top_k": 5, "top_p": 0.9, "min_p": 0.02},
-    {"temperature": 0.5, "top_p": 0.9, "cfg_strength": 1.5, "cfg_rescale": 0.3, **STUCK},
-    {"repetition_penalty": 1.3, "repetition_penalty_window": 4, "min_frames": 6},
-    {"logit_bias": {2: 4.0}, "ban_tokens": (3, 512), "min_frames": 6},
-    {"repetition_penalty": 1.2, "repetition_penalty_window": 0, "presence_penalty": 0.2},
-    {"temperature": 1.4, "min_temperature": 0.3, "typical_p": 0.9},
-    {"xtc_probability": 0.5, "top_n_sigma": 2.0, "length_penalty": 0.5},
-    {"mirostat_mode": 2, "mirostat_tau": 1.5},
-    {"mirostat_mode": 1, "mirostat_tau": 2.5, "frequency_penalty": 0.1, **GUIDED},
-    {"ras": True, "ras_window": 5, "exponential_decay_factor": 1.1},
-    {"dry_multiplier": 1.0, "dry_sequence_breakers": (7,), "epsilon_cutoff": 0.001},
-    {"no_repeat_ngram_size": 2, "eta_cutoff": 0.002, **STUCK},
-    {"repetition_penalty": 1.4, "penalty_includes_prompt": True, "dry_multiplier": 0.5},
-    {"ban_sequences": [{"codes": (5, 6)}, {"codes": (7,), "strength": 1.0}], "temperature": 0.8},
-    {"entropix": True},
-    {"entropix": True, "entropix_action": "pause", "min_tokens_to_keep": 3, "min_p": 0.1},
-    {"best_of": 2, "temperature": 0.8},
-    {"best_of": 2, "cfg_strength": 2.0, **STUCK},
-    {"sampler_order": "hf", "top_p": 0.9},
-    {"sampler_order": "llama", "min_p": 0.02, "temperature_last": True, "top_p": 0.9},
-    {"ban_sequences": [{"codes": tuple(range(9))}] * 9, "prompt_as_prefix": True, **GUIDED},
-    {"beam_width": 3},
-    {"beam_width": 2, "temperature": 0.0, "cfg_strength": 1.5},
-    BRANCH,
-    BRANCH | GUIDED | {"dry_multiplier": 0.7},
-    {"logit_bias": {512: 6.0}},
-    {"beam_width": 2, **ENDING},
-    {"entropix": True, "mirostat_mode": 1, "cfg_strength": 1.2, **STUCK},
-)  # fmt: skip
-KINDS = len(KNOBS)
+KINDS = len(EVERY)
 
 
 def request(model: Valle, number: int, **changes: Any) -> UtteranceInput:
@@ -79,7 +33,7 @@ def request(model: Valle, number: int, **changes: Any) -> UtteranceInput:
     Some are traced, go on from an earlier take, or follow another utterance.
     """
     draw, config = random.Random(number), model.config
-    params = SamplingParams.model_validate(KNOBS[number % KINDS] | {"seed": number})
+    params = EVERY[number % KINDS].model_copy(update={"seed": number})
     shares = number % 5 == 4  # a whole page of its prompt with others
     prompt = torch.randint(
         config.codes, (70 if shares else draw.randint(2, 9), config.levels),

@@ -16,7 +16,8 @@ from samplers.ar.sampler import ArSampler, StepResult
 from samplers.ar.trace import Trace
 from samplers.knobs.params import SamplingParams
 from samplers.ops.repeats import runs_of
-from tests.app.engine.level_0.requests import EAGER, alone, request
+from tests.app.engine.level_0.requests import alone, request
+from tests.samplers.ar.rows import EAGER
 from tests.samplers.reference.harness import codes_of
 from tests.toy.make_toy import MODEL
 

@@ -22,10 +22,6 @@ from models.prefix_cache import PrefixCache, SlotPrefix, one_by_one
 from models.valle import Valle
 from samplers.ranking import rank
 from tests.app.engine.level_0.requests import (
-    BRANCH,
-    EAGER,
-    ENDING,
-    GUIDED,
     alone,
     assert_read_its_own,
     finish,
@@ -34,6 +30,7 @@ from tests.app.engine.level_0.requests import (
     runner,
     traced,
 )
+from tests.samplers.ar.rows import BRANCH, EAGER, ENDING, GUIDED
 from tests.toy.make_toy import MODEL, make
 
 STOP = 512

@@ -25,7 +25,6 @@ from samplers.ar.state import Host, SlotTable
 from samplers.knobs.params import SamplingParams
 from tests.app.engine.level_0.requests import (
     KINDS,
-    KNOBS,
     PAGES,
     drawn,
     finish,
@@ -36,6 +35,7 @@ from tests.app.engine.level_0.requests import (
 from tests.capture.faults import Fault
 from tests.capture.tape import Tape
 from tests.capture.watch import NotCaptureSafe, Watch
+from tests.samplers.ar.rows import EVERY
 
 CPU, SLOTS = torch.device("cpu"), 8
 LONG = SamplingParams(min_frames=100, seed=0)
@@ -87,7 +87,7 @@ def test_requests_that_join_pause_leave_and_go_back_are_drawn_as_over_slots(
     monkeypatch.setattr(model.transformer, "kernels", kernels)
     found = outcomes(runner(model, record or Tape().record, SLOTS), range(count), 1)
     for number, (one, other) in enumerate(zip(found, over_slots, strict=False)):
-        assert one == other, KNOBS[number % KINDS]
+        assert one == other, EVERY[number % KINDS]
     assert sum(len(backtracks) for _, _, backtracks, *_ in found) > 2
     assert {reason for _, reason, *_ in found} >= {"stop", "length"}
 
