@@ -85,9 +85,11 @@ def test_jobs_that_join_pause_and_leave_have_the_codes_that_they_have_alone(synt
         batch.step(jobs)
         for _ in range(5):
             batch.step(jobs[1:])  # the first waits
-        left, _ = begin(batch, plan(synthesizer, 9))
+        left, _ = begin(batch, plan(synthesizer, 9, cfg_strength=2.0))
         batch.step([*jobs, left])
+        free = batch._shared.free_rows
         batch.end(left)
+        assert (left.over, batch._shared.free_rows) == (True, free + left.plan.rows)
         finish(batch, *jobs)
     assert [codes(items) for _, items in begun] == [alone(synthesizer, one) for one in plans]
 
@@ -123,22 +125,14 @@ def test_a_few_utterances_are_prefilled_between_two_steps(synthesizer):
         assert all(job.utterance is not None for job in jobs)
 
 
-def test_a_job_that_is_ended_frees_its_rows_at_once(synthesizer):
-    with closing(synthesizer.batch(2)) as batch:
-        job, _ = begin(batch, plan(synthesizer, 0, cfg_strength=2.0))
-        batch.step([job])
-        assert batch._shared.free_rows == 0
-        batch.end(job)
-        assert batch._shared.free_rows == 2
-        assert job.over
-
-
-def test_a_prefill_that_fails_ends_its_own_job_alone(synthesizer, monkeypatch):
-    real = ArRunner.admit
+def test_a_prefill_that_fails_ends_its_own_job_alone_and_a_lost_device_none(
+    synthesizer, monkeypatch
+):
+    real, error = ArRunner.admit, torch.OutOfMemoryError("no room on purpose")
 
     def admit(runner, inputs):
         if inputs.seed == 1:
-            raise torch.OutOfMemoryError("no room on purpose")
+            raise error
         return real(runner, inputs)
 
     monkeypatch.setattr(ArRunner, "admit", admit)
@@ -147,6 +141,11 @@ def test_a_prefill_that_fails_ends_its_own_job_alone(synthesizer, monkeypatch):
         begun = [begin(batch, one) for one in plans]
         finish(batch, *(job for job, _ in begun))
         errors = [job.error for job, _ in begun]
+        error = torch.AcceleratorError("CUDA error, on purpose")
+        job, _ = begin(batch, plans[1])
+        with pytest.raises(torch.AcceleratorError):
+            batch.step([job])
+        assert job.error is None
     assert isinstance(errors[1], GenerationFailed)
     assert errors[::2] == [None, None]
     assert codes(begun[2][1]) == alone(synthesizer, plans[2])
@@ -191,18 +190,6 @@ def test_a_batch_that_is_begun_while_the_weights_are_away_brings_them_back(synth
     assert not synthesizer._residence.at_home
     with closing(synthesizer.batch(2)):
         assert synthesizer._residence.at_home
-
-
-def test_a_lost_device_is_no_fault_of_the_job(synthesizer, monkeypatch):
-    def admit(runner, inputs):
-        raise torch.AcceleratorError("CUDA error, on purpose")
-
-    monkeypatch.setattr(ArRunner, "admit", admit)
-    with closing(synthesizer.batch(2)) as batch:
-        job, _ = begin(batch, plan(synthesizer, 0))
-        with pytest.raises(torch.AcceleratorError):
-            batch.step([job])
-        assert job.error is None
 
 
 def test_of_a_context_that_would_be_too_long_the_oldest_is_left_out(synthesizer, monkeypatch):

@@ -47,18 +47,21 @@ def params(**knobs: object) -> SamplingParams:
 
 
 def draw(
-    model: Valle, chosen: SamplingParams, *, max_frames: int = 40
-) -> tuple[Tensor, str, list[Tensor]]:
+    model: Valle, *, max_frames: int = 40, **knobs: object
+) -> tuple[MaskedUtterance, list[Tensor]]:
+    """Return an utterance at its end, and what each of its passes read."""
+    chosen = params(**knobs)
     drawn = MaskedUtterance(model, UtteranceInput(IDS, chosen, chosen.seed or 0, 0, max_frames))
-    read = passes(drawn)
-    return drawn.level_0(), str(drawn.finish_reason), read
+    return drawn, passes(drawn)
 
 
 def passes(drawn: MaskedUtterance) -> list[Tensor]:
-    """Return what each pass of an utterance reads."""
-    read = []
+    """Make all passes, none of which leaves fewer frames unmasked; return what each reads."""
+    read, counts = list[Tensor](), [0]
     while drawn.finish_reason is None:
         read.append(drawn.step())
+        counts.append(len(drawn))
+    assert (counts, counts[-1]) == (sorted(counts), len(drawn.level_0()))
     return read
 
 
@@ -68,31 +71,25 @@ def test_every_pass_of_the_reference_loop(golden_valle: Path) -> None:
     meta = json.loads((folder / "meta.json").read_text())
     expected = load_file(folder / "expected.safetensors")
     model = load_public(folder / "fp32.sft", Switches("inclusive", language=True))
-    prefix = model.prefix(
-        inputs["phn"], 0, language=inputs["lang"], prompt=torch.tensor(inputs["prom"])
-    )
     chosen = params(nar_len_steps=inputs["masked_steps"], nar_len_frames=inputs["masked_len"])
     prompt = torch.tensor(inputs["prom"])
     piece = UtteranceInput(inputs["phn"], chosen, 0, 0, 500, prompt=prompt, language=inputs["lang"])
     drawn = MaskedUtterance(model, piece)
     assert torch.equal(torch.stack(passes(drawn)), expected["masked_loop_inputs"])
     assert torch.equal(drawn.level_0(), expected["masked_loop_output"])
-    assert predict_length(model, prefix) == meta["len_result"]
+    assert predict_length(model, piece.prefix(model, 0)) == meta["len_result"]
 
 
 def test_the_first_pass_reads_masks_alone_and_the_last_leaves_none(model: Valle) -> None:
-    codes, reason, read = draw(model, params(nar_len_frames=20))
-    assert reason == "stop"
+    drawn, read = draw(model, nar_len_frames=20)
     assert torch.equal(read[0], torch.full((20,), CONFIG.mask_token))
-    assert [int((codes == CONFIG.mask_token).sum()) for codes in read] == sorted(
-        (int((codes == CONFIG.mask_token).sum()) for codes in read), reverse=True
-    )
-    assert codes.shape == (20,)
-    assert codes.max() < CONFIG.codes
+    known = [int((codes != CONFIG.mask_token).sum()) for codes in (*read, drawn.level_0())]
+    assert (known, known[-1]) == (sorted(known), 20)
+    assert drawn.level_0().max() < CONFIG.codes
 
 
 def test_what_was_drawn_stays_where_only_masked_frames_are_scored(model: Valle) -> None:
-    _, _, read = draw(model, params(nar_len_frames=30, nar_len_masked_only=True))
+    _, read = draw(model, nar_len_frames=30, nar_len_masked_only=True)
     for before, after in pairwise(read):
         known = before != CONFIG.mask_token
         assert torch.equal(before[known], after[known])
@@ -100,31 +97,23 @@ def test_what_was_drawn_stays_where_only_masked_frames_are_scored(model: Valle) 
 
 def test_the_same_seed_draws_the_same_and_another_another(model: Valle) -> None:
     hot = {"nar_len_frames": 30, "nar_len_temperature": 1.5}
-    one, again, other = (draw(model, params(seed=seed, **hot))[0] for seed in (1, 1, 2))
+    one, again, other = (draw(model, seed=seed, **hot)[0].level_0() for seed in (1, 1, 2))
     assert torch.equal(one, again)
     assert not torch.equal(one, other)
 
 
-def test_a_length_past_the_limit_is_cut_and_said(model: Valle) -> None:
-    codes, reason, _ = draw(model, params(nar_len_frames=50), max_frames=12)
-    assert (len(codes), reason) == (12, "length")
-
-
-def test_a_told_length_is_stretched_and_raised(
-    model: Valle, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for told, expected in ((100, 105), (20, 78)):
-        monkeypatch.setattr("app.engine.level_0.masked.predict_length", lambda *_, told=told: told)
-        assert len(draw(model, params(nar_len_steps=2), max_frames=500)[0]) == expected
-
-
-def test_a_pass_leaves_no_fewer_frames_unmasked_than_the_one_before(model: Valle) -> None:
-    piece = UtteranceInput(IDS, params(nar_len_frames=20), seed=0, utterance=0, max_frames=40)
-    one, counts = MaskedUtterance(model, piece), list[int]()
-    while one.finish_reason is None:
-        one.step()
-        counts.append(len(one))
-    assert (counts, counts[-1]) == (sorted(counts), 20)
+@pytest.mark.parametrize(
+    ("told", "knobs", "most", "expected"),
+    [
+        (0, {"nar_len_frames": 50}, 12, (12, "length")),  # past the limit it is cut
+        (100, {}, 500, (105, "stop")),  # what the model tells is stretched
+        (20, {}, 500, (78, "stop")),  # and raised
+    ],
+)
+def test_how_long_it_is_and_why_it_ends(model, told, knobs, most, expected, monkeypatch) -> None:
+    monkeypatch.setattr("app.engine.level_0.masked.predict_length", lambda *_: told)
+    drawn, _ = draw(model, max_frames=most, nar_len_steps=2, **knobs)
+    assert (len(drawn.level_0()), drawn.finish_reason) == expected
 
 
 def test_all_levels_follow(model: Valle) -> None:
