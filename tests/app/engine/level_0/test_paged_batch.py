@@ -17,6 +17,7 @@ from app.engine.level_0.input_batch import InputBatch
 from app.engine.level_0.paged_batch import PagedBatch
 from app.engine.level_0.runner import ArRunner
 from models.cuda.graphs import Record, Recorder, as_it_is
+from models.cuda.kernels import operators
 from models.cuda.kernels.operators import FUSED, TORCH
 from models.cuda.transfers import Download
 from models.stack.paged_cache import PagedCache, PagePool
@@ -26,6 +27,7 @@ from samplers.knobs.params import SamplingParams
 from tests.app.engine.level_0.requests import (
     KINDS,
     PAGES,
+    alone,
     drawn,
     finish,
     outcome,
@@ -35,6 +37,7 @@ from tests.app.engine.level_0.requests import (
 from tests.capture.faults import Fault
 from tests.capture.tape import Tape
 from tests.capture.watch import NotCaptureSafe, Watch
+from tests.models.cuda.kernels.cases import module_of
 from tests.samplers.ar.rows import EVERY
 
 CPU, SLOTS = torch.device("cpu"), 8
@@ -99,13 +102,31 @@ def test_a_few_requests_are_drawn_as_over_slots(model, numbers) -> None:
     assert outcomes(played, numbers, 0) == outcomes(called, numbers, 1)
 
 
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # NumPy's, of NaN and wrapping
+@pytest.mark.skipif(torch.cuda.is_available(), reason="Triton's interpreter is for a CPU")
+def test_kernels_in_the_interpreter_put_together_draw_as_over_slots(model, monkeypatch) -> None:
+    pytest.importorskip("triton")
+    plain: dict[str, Any] = {"prompt": None, "trace": False, "max_frames": 2}
+    few = [request(model, number, **plain) for number in range(4)]
+    expected = [outcome(alone(model, each)) for each in few]
+    one = runner(model, as_it_is, 5)  # without warm-ups, of which each takes ten seconds
+    groups = [one.admit(each) for each in few[1:]]  # and a prefix some
+    for name in operators.MODULES:
+        monkeypatch.setattr(operators, name, getattr(module_of(name), name))
+    groups = [one.admit(few[0]), *groups]
+    finish(one)
+    assert [outcome(group) for group in groups] == expected
+    assert sum(map(len, groups)) > 6
+
+
 def test_over_pages_in_8_bits_a_request_has_the_codes_that_it_has_alone(model) -> None:
     def found(record: Record, numbers: Sequence[int], seed: int) -> Outcomes:
         return outcomes(runner(model, record, SLOTS, dtype=torch.int8), numbers, seed)
 
-    alone = [found(as_it_is, [number], 0)[0] for number in range(8)]
-    assert found(as_it_is, range(8), 1) == alone
-    assert found(Tape().record, range(8), 2) == alone
+    expected = [found(as_it_is, [number], 0)[0] for number in range(8)]
+    assert found(as_it_is, range(8), 1) == expected
+    assert found(Tape().record, range(8), 2) == expected
 
 
 @pytest.mark.parametrize("number", [0, 9, 17])
