@@ -128,7 +128,8 @@ def test_a_few_utterances_are_prefilled_between_two_steps(synthesizer):
 def test_a_prefill_that_fails_ends_its_own_job_alone_and_a_lost_device_none(
     synthesizer, monkeypatch
 ):
-    real, error = ArRunner.admit, torch.OutOfMemoryError("no room on purpose")
+    real = ArRunner.admit
+    error: RuntimeError = torch.OutOfMemoryError("no room on purpose")
 
     def admit(runner, inputs):
         if inputs.seed == 1:

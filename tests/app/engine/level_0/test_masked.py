@@ -3,6 +3,7 @@
 import json
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -96,7 +97,7 @@ def test_what_was_drawn_stays_where_only_masked_frames_are_scored(model: Valle) 
 
 
 def test_the_same_seed_draws_the_same_and_another_another(model: Valle) -> None:
-    hot = {"nar_len_frames": 30, "nar_len_temperature": 1.5}
+    hot: dict[str, Any] = {"nar_len_frames": 30, "nar_len_temperature": 1.5}
     one, again, other = (draw(model, seed=seed, **hot)[0].level_0() for seed in (1, 1, 2))
     assert torch.equal(one, again)
     assert not torch.equal(one, other)
