@@ -21,7 +21,7 @@ LIMITS = {
     "lines": 36_860,
     "code": 25_470,
     "docstrings": 14.5,  # percent of the lines
-    "tests": 41_445,
+    "tests": 41_500,
     "names": 0,  # class names that are there twice
     "wide": 14,  # functions of more than `MOST_PARAMETERS`
     "folder": 14,  # files of the largest folder
