@@ -7,7 +7,7 @@ from models.config import ModelConfig
 from models.stack.paged_cache import PagePool
 from models.stack.transformer import Transformer
 
-CPU, META = torch.device("cpu"), torch.device("meta")
+CPU = torch.device("cpu")
 CONFIG = ModelConfig(width=64, layers=3, heads=8, kv_heads=2, ffn=96, phonemes=("a",))
 
 

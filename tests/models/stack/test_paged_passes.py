@@ -10,9 +10,9 @@ import torch
 
 from models.cuda.kernels.operators import FUSED, TORCH, Kernels
 from models.stack.cache import KVCache
-from models.stack.paged_cache import PAGE, OutOfPages, PagePool
+from models.stack.paged_cache import PAGE, OutOfPages
 from models.stack.transformer import Transformer
-from tests.models.stack.stacks import CONFIG, META, make_stack, pool_of, vectors
+from tests.models.stack.stacks import CONFIG, make_stack, pool_of, vectors
 
 FRAMES, PAGES = 20, 4
 CLOSE = 1e-5
@@ -68,19 +68,10 @@ def test_what_is_no_number_spoils_nothing_that_follows_in_its_page(
         assert (found - expected).abs().max() < CLOSE
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_a_pass_asks_a_device_nothing(stack: Transformer, dtype: torch.dtype) -> None:
-    """A device whose tensors have no contents stands for a GPU: whoever reads one is refused."""
+def test_hidden_states_and_queries_have_the_type_of_the_weights(stack: Transformer) -> None:
+    cache, at = pool_of(9, torch.bfloat16).new_cache(1, PAGE), torch.arange(3)
     kernels: Kernels = stack.kernels
-    stack = Transformer(CONFIG).requires_grad_(False).to("meta")
-    for parameter in stack.parameters():
-        parameter.data = parameter.data.to(dtype)
+    stack = stack.bfloat16()
     stack.kernels = kernels
-    passes = stack.paged(PagePool(CONFIG, 9, dtype=dtype, device=META))
-    at, x = torch.ones(2, dtype=torch.int64, device="meta"), torch.zeros(2 * FRAMES, CONFIG.width)
-    reach = torch.arange(1, FRAMES + 1, device="meta")
-    layout = passes.layout(at[:, None].expand(2, FRAMES), at, at, reach)
-    pages = torch.zeros(2, PAGES, dtype=torch.int64, device="meta")
-    hidden, queries = passes.run(x.to("meta", dtype), layout(pages))
-    assert hidden.is_meta
-    assert hidden.dtype == queries.dtype == dtype
+    hidden, queries = stack.extend(vectors(3).bfloat16(), at, cache, 0, at, 0)
+    assert hidden.dtype == queries.dtype == torch.bfloat16
