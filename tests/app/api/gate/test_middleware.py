@@ -207,6 +207,9 @@ def test_a_foreign_page_can_do_nothing(origin) -> None:
         assert client.delete("/v1/audio/voices/a", headers={"origin": origin}).status_code == 403
         assert handshake_refusal(client, origin=origin) == 403
         assert len(speaking.spoken) == began
+        for allowed in ("https://good.example", str(client.base_url).rstrip("/"), None):
+            with live(client, origin=allowed) as session:
+                assert session.say("Hi.")["finish_reason"] == "stop"
 
 
 @pytest.mark.parametrize("name", ["a b", "é", "a" * 201, "a;b", "<x>", "a\tb", '"a"'])

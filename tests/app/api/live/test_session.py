@@ -60,14 +60,6 @@ def test_every_message_in_its_order(toy_server) -> None:
         assert done["timings"]["total_s"] >= done["timings"]["ar_s"] > 0
 
 
-def test_a_response_has_a_report_and_can_be_heard_again(toy_server) -> None:
-    with live(toy_server) as session:
-        done = session.say("One. Two.", **KNOBS)
-    path = f"/v1/audio/speech/{done['response_id']}"
-    assert toy_server.get(path).json()["request"]["input"] == "One. Two."
-    assert toy_server.get(f"{path}/audio").content[44:] == session.sound
-
-
 def test_speech_starts_before_the_text_ends(fake: LiveClient) -> None:
     fake.create()
     fake.text("Hello. A")

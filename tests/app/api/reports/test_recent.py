@@ -45,8 +45,11 @@ def test_it_tells_what_was_asked_and_what_came_of_it(toy_server) -> None:
     assert (report["nar"], report["decoder"]) == ("chunks", "codec")
 
 
-def test_its_codes_have_the_hash_of_the_response(toy_server) -> None:
+def test_its_codes_have_the_hash_of_the_response_and_nothing_is_taken_back(toy_server) -> None:
     headers, report = ask(toy_server)
+    params = report["request"]["params"]
+    assert (headers["x-backtracks"], params["backtrack"]) == ("0", False)
+    assert not any(utterance["backtracks"] for utterance in report["utterances"])
     digest, frames = hashlib.sha256(), 0
     for utterance in report["utterances"]:
         codes = np.array(utterance["codes"], "<i2")
@@ -95,15 +98,6 @@ def test_what_was_taken_back_is_counted_and_told_and_has_no_score(toy_server) ->
         assert (dropped == known) == (utterance["finish_reason"] != "stuck")
         for one in utterance["backtracks"]:
             assert one["cause"] == "loop"
-
-
-def test_the_default_takes_nothing_back(toy_server) -> None:
-    headers, report = ask(toy_server)
-    assert headers["x-backtracks"] == "0"
-    assert report["request"]["params"]["backtrack"] is False
-    assert [utterance["backtracks"] for utterance in report["utterances"]] == [
-        [] for _ in report["utterances"]
-    ]
 
 
 def test_its_sound_can_be_heard_again_to_the_bit(toy_server) -> None:

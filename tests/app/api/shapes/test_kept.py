@@ -8,7 +8,7 @@ import pytest
 
 from app.main import create_app
 from app.settings import Settings
-from tests.app.tools.answers import refusal, report_of
+from tests.app.tools.answers import nothing_works, refusal, report_of
 from tests.app.tools.serving import served, until
 from tests.fakes import FakeBackend, fake_engine
 
@@ -23,11 +23,12 @@ STREAMED: list[tuple[str, dict[str, Any]]] = [
     (f"{ELEVENLABS}/stream", {}),
     (f"{ELEVENLABS}/stream/with-timestamps", {}),
     (CAPTIONED, {}),
+    ("/tts", {"stream": True}),
 ]
 
 
 def body(path: str, text: str, fields: dict[str, Any]) -> dict[str, Any]:
-    return {"input" if path == CAPTIONED else "text": text} | fields
+    return {"text" if path.startswith(ELEVENLABS) else "input": text} | fields
 
 
 @pytest.fixture
@@ -72,14 +73,19 @@ def test_a_streamed_speech_that_fails_is_cut_off_and_is_kept(client, path, field
 
 
 @pytest.mark.parametrize(("path", "fields"), STREAMED)
-def test_a_client_that_leaves_frees_its_job(client, speaking, path, fields) -> None:
+def test_a_client_that_leaves_frees_its_job_at_the_next_frame(
+    client, speaking, path, fields
+) -> None:
     speaking.let(4)
     with client.stream("POST", path, json=body(path, "wait for me", fields)) as answer:
         next(answer.iter_raw())
     name = answer.headers["x-request-id"]
+    until(lambda: nothing_works(client))
     speaking.let(100)
     until(lambda: client.get(f"/v1/audio/speech/{name}").status_code == 200)
-    assert report_of(client, answer)["finish_reason"] == "cancelled"
+    report = report_of(client, answer)
+    assert (report["finish_reason"], report["error"]) == ("cancelled", None)
+    assert speaking.frames_made[name] <= 5
 
 
 def test_captions_cannot_be_events_or_go_on_from_nothing(client) -> None:

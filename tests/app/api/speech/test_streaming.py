@@ -18,7 +18,7 @@ import soundfile
 from app.api.speech.answer import StreamedSpeech
 from app.main import create_app
 from app.settings import Settings
-from tests.app.tools.answers import nothing_works, path_of, report_of
+from tests.app.tools.answers import path_of, report_of
 from tests.app.tools.live_client import live, serving
 from tests.app.tools.serving import served, until
 from tests.fakes import FakeBackend
@@ -123,22 +123,6 @@ def test_an_answer_that_fails_before_it_is_sent_leaves_no_job_behind(monkeypatch
         answer = client.post("/tts", json={"input": "wait for me", "stream": True})
         assert answer.status_code == 500
         until(lambda: engine.finished == {"cancelled": 1})
-
-
-def test_a_client_that_leaves_frees_its_job_at_the_next_frame():
-    speaking = FakeBackend(chunk_s=0.1)
-    with serving(speaking) as (client, engine):
-        speaking.let(1)
-        with client.stream("POST", "/tts", json={"input": "wait for me", "stream": True}) as answer:
-            next(answer.iter_raw())
-            name = answer.headers["x-request-id"]
-        until(lambda: nothing_works(client))
-        speaking.let(100)
-        until(lambda: engine.finished == {"cancelled": 1})
-        assert speaking.frames_made[name] <= 2
-        until(lambda: client.get(f"/v1/audio/speech/{name}").status_code == 200)
-        report = client.get(f"/v1/audio/speech/{name}").json()
-        assert (report["finish_reason"], report["error"]) == ("cancelled", None)
 
 
 def test_a_client_that_takes_nothing_pauses_its_job_and_then_loses_it():
