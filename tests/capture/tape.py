@@ -40,6 +40,8 @@ class Queued(NamedTuple):
 class Tape:
     """Records functions; takes the place of `models.cuda.graphs.Recorder`."""
 
+    failed: Sequence[str] = ()
+
     def __init__(self, *_: Any) -> None:
         self.sizes: list[int] = []  # operators of each recording, views left out
         self.plays = 0

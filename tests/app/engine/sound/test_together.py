@@ -49,12 +49,6 @@ REQUESTS: list[dict[str, Any]] = [
 ]  # fmt: skip
 
 
-class OnTape(Tape):
-    """A recorder of a start, whose every recording is made then."""
-
-    failed = ()
-
-
 class Counting:
     """A recorder that counts, and has functions called."""
 
@@ -101,7 +95,7 @@ def called(toy: Path) -> Iterator[httpx.Client]:
 @pytest.fixture(scope="module")
 def played(toy: Path) -> Iterator[httpx.Client]:
     with pytest.MonkeyPatch.context() as patch:
-        on_a_gpu(patch, OnTape)
+        on_a_gpu(patch, Tape)
         with served(create_app(settings_of(toy))) as client:
             yield client
 
