@@ -90,12 +90,6 @@ def test_instructions_are_ignored_by_default_and_the_answer_and_the_log_say_so(
     assert plain.content == answer.content
 
 
-def test_a_session_says_what_it_ignores(toy_server) -> None:
-    with live(toy_server) as session:
-        session.send("response.create", instructions="Sing.", seed=3)
-        assert session.until("response.created")["ignored"] == ["instructions"]
-
-
 def test_presets_are_listed_with_every_knob_as_the_model_would_use_it(toy_server) -> None:
     presets = {one["id"]: one for one in toy_server.get("/v1/presets").json()["presets"]}
     assert list(presets) == ["auto", *PRESETS]
@@ -134,8 +128,8 @@ def test_fields_of_other_servers_are_ignored_by_name(toy_server) -> None:
     assert answer.content == plain.content
     assert "x-ignored" not in plain.headers
     with live(toy_server) as session:
-        session.create(user="me")
-        assert session.seen[-1]["ignored"] == ["user"]
+        session.create(user="me", instructions="Sing.")
+        assert session.seen[-1]["ignored"] == ["instructions", "user"]
 
 
 def test_the_name_of_a_voice_is_explained_in_words(toy_server) -> None:
