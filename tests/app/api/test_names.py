@@ -129,7 +129,7 @@ def test_fields_of_other_servers_are_ignored_by_name(toy_server) -> None:
     assert "x-ignored" not in plain.headers
     with live(toy_server) as session:
         session.create(user="me", instructions="Sing.")
-        assert session.seen[-1]["ignored"] == ["instructions", "user"]
+        assert session.seen[-1]["ignored"] == ["user", "instructions"]
 
 
 def test_the_name_of_a_voice_is_explained_in_words(toy_server) -> None:
