@@ -78,15 +78,6 @@ async def test_jobs_line_up_as_they_came_and_know_what_to_speak(room: Room) -> N
     assert len(room.backend.readers) == 1
 
 
-async def test_a_short_text_is_read_before_the_long_ones_that_came_earlier(room: Room) -> None:
-    room.send("hard")  # takes the thread until it may be read
-    room.send("A long text that came early. " * 9)
-    room.send("Hello there.")
-    room.backend.read_on.set()
-    assert (await room.lined_up()).id == "hard"  # shorter than both
-    assert (await room.lined_up()).id == "Hello there."
-
-
 async def test_a_short_text_is_read_between_two_pieces_of_a_long_one(room: Room) -> None:
     """A text that takes the thread lets whatever is shorter go first once a piece is read."""
     room.send("hard " * 9)
@@ -98,21 +89,6 @@ async def test_a_short_text_is_read_between_two_pieces_of_a_long_one(room: Room)
 
     assert order[0] == "Hello there."
     assert order[1] == "hard " * 9
-
-
-async def test_a_stranger_waits_for_one_text_of_another_client_even_if_all_of_those_are_shorter(
-    room: Room,
-) -> None:
-    room.send("hard", client="attacker")  # takes the thread until it may be read
-    await room.begun()
-    for number in range(5):
-        room.send(f"{number}", client="attacker")
-    room.send("Hello there.", client="stranger")
-    room.backend.read_on.set()
-
-    order = [(await room.lined_up()).id for _ in range(3)]
-
-    assert "Hello there." in order[:2]
 
 
 async def test_a_longer_text_of_a_stranger_is_read_between_two_pieces_of_a_busy_clients(
