@@ -1,4 +1,4 @@
-"""Who an owner can speak as, and what may be uploaded."""
+"""Who an owner can speak as, and what may be uploaded; over HTTP: `tests/app/api/test_voices`."""
 
 from pathlib import Path
 
@@ -6,12 +6,9 @@ import pytest
 import torch
 
 from app.engine.errors import (
-    InvalidRequest,
     Unavailable,
     UnknownVoice,
-    VoiceExists,
     VoiceLimit,
-    VoiceProtected,
 )
 from app.engine.voices import OPENAI_VOICES, Voices
 from app.storage.voice_store import EVERYBODY, VoiceStore, open_voice_store
@@ -46,26 +43,8 @@ def voices(builtin: BuiltinVoices, store: VoiceStore) -> Voices:
     return Voices(builtin, store, prompt_s=3.0)
 
 
-@pytest.fixture
-def unprompted(builtin: BuiltinVoices, store: VoiceStore) -> Voices:
-    """The voices of a model that hears no prompts."""
-    return Voices(builtin, store, prompt_s=0.0)
-
-
 def names(voices: Voices, owner: str) -> list[str]:
     return [voice.name for voice in voices.of(owner)]
-
-
-def test_an_upload_is_its_owners_alone(voices) -> None:
-    voices.add("anna", CARD, WAV, "me")
-    assert names(voices, "me") == ["adam", "heart", "anna"]
-    assert names(voices, "you") == names(voices, EVERYBODY) == ["adam", "heart"]
-    assert voices.speaker("anna", "me").recording is not None
-    for ask in (voices.find, voices.speaker, voices.remove):
-        with pytest.raises(UnknownVoice, match="there is no voice 'anna'; there are: adam, heart"):
-            ask("anna", "you")
-    voices.add("anna", CARD, another(2), "you")
-    assert voices.find("anna", "you") != voices.find("anna", "me")
 
 
 def test_who_speaks_a_job_can_be_deleted_before_its_first_frame(voices) -> None:
@@ -77,26 +56,6 @@ def test_who_speaks_a_job_can_be_deleted_before_its_first_frame(voices) -> None:
     assert len(codes) == pytest.approx(1.2 * 75, abs=2)
 
 
-def test_what_has_no_owner_is_everybodys_to_use_and_not_to_delete(voices) -> None:
-    voices.add("anna", CARD, WAV, EVERYBODY)
-    assert names(voices, "me") == names(voices, EVERYBODY) == ["adam", "heart", "anna"]
-    assert voices.speaker("anna", "me").owner == EVERYBODY
-    with pytest.raises(VoiceProtected, match="only the operator"):
-        voices.remove("anna", "me")
-    with pytest.raises(VoiceExists):
-        voices.add("anna", CARD, another(2), "me")
-    voices.remove("anna", EVERYBODY)
-    assert names(voices, "me") == ["adam", "heart"]
-
-
-@pytest.mark.parametrize("name", ["default", "heart", "adam", *OPENAI_VOICES])
-def test_names_that_mean_built_in_voices_cannot_be_taken_nor_deleted(voices, name) -> None:
-    with pytest.raises(VoiceExists, match="built-in"):
-        voices.add(name, CARD, WAV, "me")
-    with pytest.raises(VoiceProtected, match="built-in"):
-        voices.remove(name, "me")
-
-
 def test_a_model_that_comes_with_the_same_name_does_not_change_who_speaks(voices, tmp_path) -> None:
     voices.add("anna", CARD, WAV, "me")
     (tmp_path / "model" / "voices" / "anna.flac").write_bytes(packed(speech_like(), format="FLAC"))
@@ -105,32 +64,6 @@ def test_a_model_that_comes_with_the_same_name_does_not_change_who_speaks(voices
     assert later.find("anna", "me").owner == "me"
     assert later.find("anna", "you").owner is None
     assert names(later, "me") == ["adam", "anna", "heart"]
-
-
-def test_a_model_that_hears_no_prompts_takes_no_uploads_and_speaks_as_none(
-    voices, unprompted
-) -> None:
-    with pytest.raises(InvalidRequest, match="hears no prompts") as refusal:
-        unprompted.add("anna", CARD, WAV, "me")
-    assert refusal.value.param == "file"
-    voices.add("anna", CARD, WAV, "me")
-    assert names(unprompted, "me") == ["adam", "heart"]
-    with pytest.raises(InvalidRequest, match="cannot speak as 'anna'") as refusal:
-        unprompted.speaker("anna", "me")
-    assert refusal.value.param == "voice"
-    assert unprompted.speaker("heart", "me").name == "heart"
-    unprompted.remove("anna", "me")
-    assert names(voices, "me") == ["adam", "heart"]
-
-
-def test_audio_and_language_are_checked_before_anything_is_kept(voices, store) -> None:
-    with pytest.raises(InvalidRequest, match=r"cannot be a voice.*silent") as refusal:
-        voices.add("anna", CARD, packed(speech_like() * 0), "me")
-    assert refusal.value.param == "file"
-    with pytest.raises(InvalidRequest, match="does not speak 'fr'") as refusal:
-        voices.add("anna", VoiceCard(language="fr"), WAV, "me")
-    assert refusal.value.param == "language"
-    assert store.owners() == []
 
 
 def test_no_more_are_taken_than_may_be(voices, builtin, store) -> None:
