@@ -1,7 +1,8 @@
 """Attention statistics: the golden numbers.
 
 That they are those of the keys of a slot is said by `test_cached_passes`; that looking, and who
-else is looked at, changes no bit, by `test_runner` of level 0.
+else is looked at, changes no bit, by `test_runner` of level 0; and of padded rows, as over pages,
+by `test_paged_batch`.
 """
 
 import json
@@ -11,7 +12,6 @@ import pytest
 import torch
 
 from models.stack.attention import attention_statistics, measure
-from tests.models.stack.stacks import CONFIG
 
 GOLDEN = ("attn_entropy_bits_mean", "attn_varentropy_population", "agreement")
 
@@ -35,14 +35,3 @@ def test_half_precision_keys_are_measured_in_single_precision() -> None:
     low = attention_statistics(query, keys, torch.tensor([5]))
     assert torch.equal(low, attention_statistics(query.float(), keys.float(), torch.tensor([5])))
     assert low.dtype == torch.float32
-
-
-def test_attention_of_padded_rows_is_told_as_that_of_each() -> None:
-    generator, lengths = torch.Generator().manual_seed(1), torch.tensor([1, 17, 40])
-    queries = torch.randn(3, CONFIG.heads, CONFIG.head_dim, generator=generator)
-    keys = torch.randn(3, CONFIG.kv_heads, 40, CONFIG.head_dim, generator=generator)
-    found = attention_statistics(queries, keys, lengths)
-    for row, length in enumerate(lengths):
-        part = slice(row, row + 1)
-        own = attention_statistics(queries[part], keys[part, :, :length], lengths[part])
-        torch.testing.assert_close(found[:, part], own, atol=1e-5, rtol=0)
