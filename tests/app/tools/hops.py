@@ -7,10 +7,6 @@ after one that is not counted. A profile function (`sys.setprofile`) in every th
 Python function that is called from the request to its answer. Counted are files under ``app`` and
 ``samplers``: what lies before ``models``. The workers' threads never rest, so what their loops call
 while they wait is counted too.
-
-*To the queue* lists what is called in the engine between the return of the sampler's step and the
-call that puts a finished block into the queue of the sound worker, in the step that completes it:
-the shortest such way of the request.
 """
 
 import argparse
@@ -18,13 +14,10 @@ import sys
 import tempfile
 import threading
 from collections import Counter
-from collections.abc import Sequence
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
-ADVANCE = "ArSampler.advance"
-QUEUE = ("SoundWorker.put", "Voicer.put")
 PACKAGES = ("app", "samplers")
 FORWARD = (
     "Valle.embed_response",
@@ -53,10 +46,8 @@ class Hops:
         """
         self._root = f"{root}/"
         self._names: dict[CodeType, Function | None] = {}
-        self._since_advance: dict[int, list[Function]] = {}
         self.recording = False
         self.calls: Counter[Function] = Counter()
-        self.to_queue: list[Sequence[Function]] = []
         self.before_model: frozenset[str] = frozenset()
 
     def install(self) -> None:
@@ -71,24 +62,14 @@ class Hops:
 
     def note(self, frame: FrameType, event: str, _: Any) -> None:
         """Note an event of the interpreter; see `sys.setprofile`."""
-        if not self.recording or event not in {"call", "return"}:
+        if not self.recording or event != "call":
             return
         function = self._function(frame.f_code)
         if function is None:
             if not self.before_model and frame.f_code.co_qualname in FORWARD:
                 self.before_model = frozenset(self.files)
             return
-        thread = threading.get_ident()
-        if event == "return":
-            if function.name == ADVANCE:
-                self._since_advance[thread] = []
-            return
         self.calls[function] += 1
-        if (path := self._since_advance.get(thread)) is not None:
-            path.append(function)
-            if function.name in QUEUE:
-                self.to_queue.append(tuple(path))
-                del self._since_advance[thread]
 
     def _function(self, code: CodeType) -> Function | None:
         if code not in self._names:
@@ -103,14 +84,6 @@ class Hops:
     def files(self) -> list[str]:
         """The files entered."""
         return sorted({function.file for function in self.calls})
-
-    def hops(self) -> list[Function]:
-        """Return the engine's functions of the shortest way from the sampler to the queue."""
-        ways = [
-            list(dict.fromkeys(one for one in way if one.file.startswith("app/engine")))
-            for way in self.to_queue
-        ]
-        return min(ways, key=len, default=[])
 
 
 def follow(root: Path, text: str = "Hello there.") -> Hops:
@@ -189,9 +162,6 @@ def main() -> None:
         print(f"{package:32} {files:5} {functions:9}")
     print(f"{'all before models':32} {len(hops.files):5} {len(hops.calls):9}")
     print(f"{'before the first forward pass':32} {len(hops.before_model):5}")
-    print(f"\nfrom {ADVANCE} to the queue of the sound worker:")
-    for function in hops.hops():
-        print(f"  {function.file}: {function.name}")
     if args.functions:
         print(*(f"{one.file}: {one.name}" for one in sorted(hops.calls)), sep="\n")
 
