@@ -3,10 +3,9 @@
 Run it with `uvicorn --factory app.main:create_app` or any other host of ASGI factories.
 """
 
-import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from fastapi import FastAPI
@@ -28,18 +27,16 @@ from app.api.speech.route import codes_router, speech_router
 from app.api.voices import MAX_UPLOADS, voices_router
 from app.audio.rendering import RenderPool
 from app.engine.admission import Places
-from app.engine.backend.options import ModelOptions
+from app.engine.backend.planner import Catalog
 from app.engine.backend.synthesizer import Synthesizer
 from app.engine.engine import SpeechEngine
-from app.engine.serving.options import EngineOptions
-from app.engine.worker import NOT_STARTED, ModelWorkers
+from app.engine.worker import ModelWorkers
 from app.settings import Settings
 from app.storage.dictionary_files import read_dictionaries
 from app.storage.preset_files import read_presets
 from app.storage.voice_store import VoiceStore, open_voice_store
 from app.studio.route import studio_router
 from app.version import VERSION
-from models.config import AlignmentHead
 from samplers.knobs.presets import Presets
 
 if TYPE_CHECKING:
@@ -53,48 +50,18 @@ with suppress(ModuleNotFoundError):
 _HELD_RATE_HZ = 24_000  # of the samples that bound the memory of whole speeches
 
 
-def model_options(
-    settings: Settings, presets: Presets | None = None, *, processes: bool = False
-) -> ModelOptions:
-    """Return the options of the model that the settings name, with their presets or those given.
-
-    With ``processes`` texts are read and sound is made in processes of their own, as far as
-    settings and device allow it; `Synthesizer.prepare_sound` is then to be called before the first
-    job.
-    """
-    return ModelOptions(
-        model=settings.model,
-        device=settings.device,
-        weights=settings.weights,
-        decoder=settings.decoder,
-        threads=settings.threads,
-        fused_kernels=settings.fused_kernels,
-        kv_cache_dtype=settings.kv_cache_dtype,
-        alignment=alignment_head(settings),
-        cache=settings.cache,
-        offline=settings.offline,
-        max_text_chars=settings.max_text_chars,
-        max_audio_s=settings.max_audio_s,
-        presets=read_presets(settings.presets or None) if presets is None else presets,
-        uploads=voice_store(settings),
-        voice_names=settings.names,
-        dictionaries=read_dictionaries(settings.pronunciations),
-        sound_process=processes and settings.voice_process,
-        text_process=processes and settings.text_process,
+def catalog_of(settings: Settings, presets: Presets | None = None) -> Catalog:
+    """Return what requests may name by the settings, with their presets or those given."""
+    return Catalog(
+        read_presets(settings.presets or None) if presets is None else presets,
+        voice_store(settings),
+        read_dictionaries(settings.pronunciations),
     )
 
 
 def load_synthesizer(settings: Settings, presets: Presets | None = None) -> Synthesizer:
-    """Load the model that the settings name, with no process of its own; see `model_options`."""
-    return Synthesizer.load(model_options(settings, presets))
-
-
-def alignment_head(settings: Settings) -> AlignmentHead | None:
-    """Return the head that the settings name; None leaves the model's own."""
-    if not settings.alignment:
-        return None
-    layer, head, lead = map(int, re.findall(r"\d+", settings.alignment + "+0")[:3])
-    return AlignmentHead(layer=layer, head=head, lead_frames=lead)
+    """Load the model that the settings name, with no process of its own; see `catalog_of`."""
+    return Synthesizer.load(settings, catalog_of(settings, presets))
 
 
 @cache
@@ -103,25 +70,16 @@ def voice_store(settings: Settings) -> VoiceStore:
     return open_voice_store(settings.voices, settings.max_voices)
 
 
-def engine_arguments(
-    settings: Settings, started: ModelWorkers = NOT_STARTED
-) -> tuple[Callable[[], Synthesizer], EngineOptions]:
-    """Return what an engine is made of: what loads the settings' model, and its options."""
-    model = model_options(settings, processes=True)
-    options = EngineOptions(
-        settings.max_queue,
-        settings.request_timeout_s,
-        settings.stall_timeout_s,
-        settings.slots,
-        settings.unload_after_s,
-        settings.check_golden,
-    )
-    return lambda: Synthesizer.load(model, started), options
+def model_loader(
+    settings: Settings, started: ModelWorkers | None = None
+) -> Callable[[], Synthesizer]:
+    """Return what loads the settings' model with processes of its own, if not ``started``."""
+    return partial(Synthesizer.load, settings, catalog_of(settings), started or ModelWorkers())
 
 
-def create_engine(settings: Settings, started: ModelWorkers = NOT_STARTED) -> SpeechEngine:
+def create_engine(settings: Settings, started: ModelWorkers | None = None) -> SpeechEngine:
     """Return an engine that loads the settings' model when it is started."""
-    return SpeechEngine(*engine_arguments(settings, started))
+    return SpeechEngine(model_loader(settings, started), settings)
 
 
 def create_app(settings: Settings | None = None, engine: SpeechEngine | None = None) -> FastAPI:

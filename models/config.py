@@ -3,6 +3,7 @@
 They are frozen, refuse unknown fields and never read the environment.
 """
 
+import re
 from math import prod
 from typing import Annotated, Literal, Self
 
@@ -37,6 +38,12 @@ class AlignmentHead(_Config):
     lead_frames: int = Field(
         0, ge=0, le=75, description="How many frames it is ahead of the sound."
     )
+
+    @classmethod
+    def parse(cls, name: str) -> Self:
+        """Return the head of a name such as `3.2+3`: layer 3, head 2, 3 frames ahead."""
+        layer, head, lead = map(int, re.findall(r"\d+", name + "+0")[:3])
+        return cls(layer=layer, head=head, lead_frames=lead)
 
 
 class ModelConfig(_Config):

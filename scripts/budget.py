@@ -18,8 +18,8 @@ PRODUCT = ("app", "models", "samplers", "valle_serve")
 DOCUMENTED = (*PRODUCT, "cluster", "tools", "training", "benchmarks", "scripts", "examples")
 MOST_PARAMETERS = 6
 LIMITS = {
-    "lines": 36_860,
-    "code": 25_470,
+    "lines": 36_765,
+    "code": 25_405,
     "docstrings": 14.5,  # percent of the lines
     "tests": 41_500,
     "names": 0,  # class names that are there twice

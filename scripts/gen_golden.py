@@ -9,9 +9,8 @@ from typing import Any, Final
 from pydantic import TypeAdapter
 
 from app.engine.backend.golden import GOLDEN_FILE, GoldenRequest, codes_sha256
-from app.engine.backend.options import ModelOptions
 from app.engine.backend.synthesizer import Synthesizer
-from app.settings import BUILTIN_MODEL
+from app.settings import BUILTIN_MODEL, Settings
 
 SENTENCES: Final = ("Hello there.", "One, two, three.", "Good morning to you.", "Is it raining?")
 KNOBS: Final[tuple[dict[str, Any], ...]] = (
@@ -45,9 +44,7 @@ KNOBS: Final[tuple[dict[str, Any], ...]] = (
 
 def main() -> None:
     """Run the command line."""
-    model = Synthesizer.load(
-        ModelOptions(BUILTIN_MODEL, "cpu", weights="int8", threads=1, max_text_chars=4096)
-    )
+    model = Synthesizer.load(Settings(model=str(BUILTIN_MODEL), device="cpu", weights="int8"))
     voices = [voice.name for voice in model.voices]
     requests = []
     for number, knobs in enumerate(KNOBS):

@@ -32,9 +32,9 @@ from app.engine.job import (
     Timings,
 )
 from app.engine.playback import Playback
-from app.engine.serving.options import EngineOptions
 from app.engine.utterance import KnownUtterance, Level0Item, Level0Utterance
 from app.engine.voices import Voices
+from app.settings import Settings
 from models.text import Utterance
 from models.voices.voice import BuiltinVoices
 from samplers.knobs.features import rows_needed
@@ -256,7 +256,7 @@ def fake_engine(backend: FakeBackend | None = None, **limits: Any) -> SpeechEngi
     """An engine around a fake, which speaks one job at a time unless it has more slots."""
     loaded = backend or FakeBackend()
     options = {"max_queue": 4, "request_timeout_s": 60.0, "slots": 1} | limits
-    return SpeechEngine(lambda: loaded, EngineOptions(**options))
+    return SpeechEngine(lambda: loaded, Settings(**options))
 
 
 def engine_that_loads() -> tuple[SpeechEngine, threading.Event]:
@@ -267,4 +267,4 @@ def engine_that_loads() -> tuple[SpeechEngine, threading.Event]:
         assert may_load.wait(60), "the test never let this model be loaded"
         return FakeBackend()
 
-    return SpeechEngine(load, EngineOptions(max_queue=1, request_timeout_s=60)), may_load
+    return SpeechEngine(load, Settings(max_queue=1, request_timeout_s=60)), may_load

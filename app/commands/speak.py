@@ -173,9 +173,9 @@ def _split(text: str) -> list[str]:
 
 def _long_engine(settings: Settings) -> "LongSpeechEngine":
     from app.commands.speech.long_speech import LongSpeechEngine
-    from app.main import engine_arguments
+    from app.main import model_loader
 
-    return LongSpeechEngine(*engine_arguments(settings))
+    return LongSpeechEngine(model_loader(settings), settings)
 
 
 @contextmanager

@@ -25,7 +25,6 @@ from app.engine.errors import EngineBusy, EngineNotReady
 from app.engine.interface import Backend, Batch, GoldenResult, ModelInfo, Reading
 from app.engine.job import Codes, FinishReason, SpeechJob, SpeechResult
 from app.engine.serving.metrics import EngineMetrics
-from app.engine.serving.options import EngineOptions
 from app.engine.serving.outcomes import Outcomes
 from app.engine.serving.running import JobQueue, RunningJob, SpeechStream
 from app.engine.serving.scheduler import Scheduler
@@ -34,6 +33,7 @@ from app.engine.serving.status import WAITS_FOR, EngineStatus, State
 from app.engine.serving.supervisor import Supervisor
 from app.engine.serving.text_worker import TextWorker
 from app.engine.voices import Voices
+from app.settings import Settings
 from samplers.knobs.params import SamplingParams
 
 log = logging.getLogger(__name__)
@@ -50,17 +50,17 @@ _MOST_READINGS = 10
 class SpeechEngine:
     """Runs jobs side by side, on one loaded model, that ``load`` returns in a worker."""
 
-    def __init__(self, load: Callable[[], Backend], options: EngineOptions) -> None:
-        self._load, self._options, self.metrics = load, options, EngineMetrics()
-        slots = options.slots
+    def __init__(self, load: Callable[[], Backend], settings: Settings) -> None:
+        self._load, self._settings, self.metrics = load, settings, EngineMetrics()
+        slots = settings.slots
         self._outcomes = Outcomes(self.metrics)
-        self._queue = JobQueue(options.max_queue)
+        self._queue = JobQueue(settings.max_queue)
         self._capacity = Capacity(throttle_s=longest_throttle_s())
         self._sound_worker = SoundWorker(
             self._outcomes,
             self._capacity,
             on_end=self._queue.done,
-            stall_timeout_s=options.stall_timeout_s,
+            stall_timeout_s=settings.stall_timeout_s,
         )
         self._scheduler = Scheduler(
             self._queue, self._sound_worker, self._capacity, self.metrics, slots=slots
@@ -84,7 +84,7 @@ class SpeechEngine:
     @property
     def status(self) -> EngineStatus:
         """The state of the engine now."""
-        state, slots = self._state, self._options.slots
+        state, slots = self._state, self._settings.slots
         beat_s = min(self._scheduler.beat_s, self._sound_worker.beat_s)
         return EngineStatus(
             state=state,
@@ -246,7 +246,7 @@ class SpeechEngine:
     def _admit(self, job_id: str, **given: Any) -> RunningJob:
         """Give a job a place in the queue; see `RunningJob` for what is given."""
         self.check_ready()
-        job = RunningJob(job_id, self._options.request_timeout_s, self._wake, **given)
+        job = RunningJob(job_id, self._settings.request_timeout_s, self._wake, **given)
         if not self._queue.admit(job):
             raise EngineBusy(
                 f"{len(self._queue)} requests are waiting, and no more may, or no more of yours",
@@ -321,9 +321,11 @@ class SpeechEngine:
 
     def _run_level_0(self, backend: Backend, batches: list[Batch[Any]]) -> None:
         """Run the scheduler, first in a batch that is there; the idle model leaves its device."""
-        idle_after_s = self._options.unload_after_s or math.inf
+        idle_after_s = self._settings.unload_after_s or math.inf
         while not self._queue.closed:
-            with closing(batches.pop() if batches else backend.batch(self._options.slots)) as batch:
+            with closing(
+                batches.pop() if batches else backend.batch(self._settings.slots)
+            ) as batch:
                 self._warmed("level 0", backend)
                 rate_hz = backend.info.frame_rate_hz
                 self._scheduler.run(batch, rate_hz, idle_after_s, backend.fits)
@@ -342,8 +344,8 @@ class SpeechEngine:
         self._deterministic = backend.check_deterministic()
         if not self._deterministic:
             log.warning("a job has other codes among others than alone")
-        batch = backend.measure(self._capacity, self._options.slots)
-        if self._options.check_golden:
+        batch = backend.measure(self._capacity, self._settings.slots)
+        if self._settings.check_golden:
             self._golden = backend.check_golden()
             if self._golden is not None and self._golden.different:
                 log.warning(
@@ -363,7 +365,7 @@ class SpeechEngine:
             for name in backend.cache_bytes:
                 count = partial(_cache_bytes, backend, name)
                 self.metrics.cache_bytes.labels(name).set_function(count)
-            self._queue.free_rows = self._options.slots
+            self._queue.free_rows = self._settings.slots
             self._scheduler.beat_s = self._sound_worker.beat_s = monotonic()
             if self._enter("ready"):
                 info, took_s = backend.info, monotonic() - self._began_s

@@ -270,9 +270,6 @@ class ModelWorkers(NamedTuple):
     text: Worker | None = None
 
 
-NOT_STARTED = ModelWorkers()
-
-
 def text_worker() -> Worker:
     """Start the process that reads texts."""
     # Where processors are scarce, speech that has begun goes before texts. With 10 a short text

@@ -40,7 +40,6 @@ from app.engine.job import (
     Timings,
 )
 from app.engine.playback import Playback
-from app.engine.serving.options import EngineOptions
 from app.engine.utterance import KnownUtterance, Level0Item, Level0Utterance
 from app.engine.voices import Voices
 from app.main import create_app as service
@@ -61,18 +60,10 @@ STEP_S: Final = 0.025
 
 
 def create_app(settings: Settings | None = None, step_s: float = STEP_S) -> FastAPI:
-    """Return the service with a card that keeps time.
-
-    Args:
-        settings: None reads the environment.
-        step_s: Seconds of a step.
-    """
+    """Return the service with a card that keeps time, by default of the environment's settings."""
     settings = settings or Settings()
     card = Card(step_s)
-    options = EngineOptions(
-        settings.max_queue, settings.request_timeout_s, settings.stall_timeout_s, settings.slots
-    )
-    return service(settings, SpeechEngine(lambda: card, options))
+    return service(settings, SpeechEngine(lambda: card, settings))
 
 
 fast_app = partial(create_app, step_s=0.002)
@@ -100,11 +91,7 @@ def sound_of(codes: np.ndarray[tuple[int, int], np.dtype[np.int16]]) -> Samples:
 
 
 class Card:
-    """A backend for `SpeechEngine`; see the module.
-
-    Args:
-        step_s: Seconds of a step, of however many rows.
-    """
+    """A backend for `SpeechEngine` whose step takes ``step_s`` with any rows; see the module."""
 
     def __init__(self, step_s: float) -> None:
         self.step_s = step_s
@@ -115,11 +102,7 @@ class Card:
         self.presets = {"auto": SamplingParams(preset="default")}
 
     def plan(self, job: SpeechJob, on_piece: Callable[[], None] = lambda: None) -> Plan:
-        """Resolve a job; its seed is drawn if it has none.
-
-        Raises:
-            InvalidRequest: There is no text.
-        """
+        """Resolve a job, or refuse one without text; its seed is drawn if it has none."""
         on_piece()
         if not job.text.strip():
             raise InvalidRequest("nothing to say", param="input")

@@ -18,7 +18,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from app.engine.backend.options import ModelOptions
 from app.engine.backend.synthesizer import Synthesizer
 from app.engine.interface import Plan
 from app.engine.job import Alignment, SpeechJob, WordTimes
@@ -26,7 +25,7 @@ from app.engine.level_0.job import Level0Job
 from app.engine.sound.alignment import UtteranceAlignment
 from app.engine.sound.chunks import chunks_of
 from app.engine.sound.word_clock import WordClock
-from app.settings import BUILTIN_MODEL
+from app.settings import BUILTIN_MODEL, Settings
 from models.prefix_cache import PrefixCache
 from samplers.knobs.params import SamplingParams
 from training.judging.judges import HEARING_RATE_HZ, resample, whisper_folder
@@ -42,7 +41,7 @@ def main() -> None:
     chosen = parser.parse_args()
     lines = chosen.sentences.read_text("utf-8").split("\n")[: chosen.count]
     synthesizer = Synthesizer.load(
-        ModelOptions(BUILTIN_MODEL, "cpu", weights="int8", threads=1, max_text_chars=500)
+        Settings(model=str(BUILTIN_MODEL), device="cpu", weights="int8", max_text_chars=500)
     )
     ears = Ears(chosen.whisper)
     knobs = {} if chosen.temperature is None else {"temperature": chosen.temperature}
@@ -111,9 +110,8 @@ def spoken(
 ) -> tuple[Sequence[WordTimes], Sequence[WordTimes], NDArray[np.float32], torch.Tensor, float]:
     """Speak a sentence.
 
-    Returns:
-        Its words as the result has them, as the chunks told them, its samples ``[N]``, its codes
-        ``[T, K]``, and the seconds that timestamps added.
+    Returns its words as the result has them, as the chunks told them, its samples ``[N]``, its
+    codes ``[T, K]``, and the seconds that timestamps added.
     """
     told: dict[int, WordTimes] = {}
     samples = []
@@ -142,9 +140,8 @@ def without_a_word(
 ) -> tuple[bool, int] | None:
     """Cut one word out of the codes of a sentence and align the rest.
 
-    Returns:
-        Whether that word is flagged as missing, and how many others but its neighbours are; None
-        if no word can be cut.
+    Returns whether that word is flagged as missing, and how many others but its neighbours are;
+    None if no word can be cut.
     """
     inner = [word for word in words[1:-1] if word.end_s and word.end_s - word.start_s > 0.1]
     if not inner:

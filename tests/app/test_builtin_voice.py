@@ -5,18 +5,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from app.engine.backend.options import ModelOptions
 from app.engine.backend.synthesizer import Synthesizer
 from app.engine.job import SpeechJob
 from models.voices.loudness import loudness_lufs
 from samplers.knobs.params import SamplingParams
+from tests.app.tools.serving import settings_of
 
 WEIGHTS = Path(__file__).parents[2] / "weights"
 
 
 @pytest.mark.weights
 def test_the_builtin_voice_speaks_a_sentence_and_stops_by_itself() -> None:
-    synthesizer = Synthesizer.load(ModelOptions(WEIGHTS, "cpu", threads=1, max_text_chars=200))
+    synthesizer = Synthesizer.load(settings_of(WEIGHTS, max_text_chars=200))
     job = SpeechJob("id", "Rice is often served in round bowls.", SamplingParams(seed=1))
     chunks = list(synthesizer.speak(synthesizer.plan(job), queue_s=0.0, on_progress=lambda _: True))
     result, samples = chunks[-1].result, np.concatenate([chunk.samples for chunk in chunks])
@@ -30,7 +30,7 @@ def test_the_builtin_voice_speaks_a_sentence_and_stops_by_itself() -> None:
 @pytest.mark.slow
 @pytest.mark.weights
 def test_the_builtin_voices_are_as_loud_as_their_cards_say() -> None:
-    synthesizer = Synthesizer.load(ModelOptions(WEIGHTS, "cpu", threads=1, max_text_chars=200))
+    synthesizer = Synthesizer.load(settings_of(WEIGHTS, max_text_chars=200))
     for voice in synthesizer.voices.builtin:
         assert voice.speech_lufs is not None, "run python -m scripts.measure_voices"
         job = SpeechJob("id", "She called many times.", SamplingParams(seed=1), voice.name)

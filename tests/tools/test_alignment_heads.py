@@ -5,21 +5,19 @@
 import numpy as np
 import pytest
 
-from app.engine.backend.options import ModelOptions
 from app.engine.backend.synthesizer import Synthesizer
 from app.engine.job import SpeechJob, SpokenUtterance
 from app.settings import BUILTIN_MODEL
 from models.checkpoints import load_lm
 from samplers.knobs.params import SamplingParams
+from tests.app.tools.serving import settings_of
 from tools.alignment_heads import MOST_LEAD_FRAMES, _rises_db, _vowels, rate_heads
 
 
 @pytest.mark.slow
 @pytest.mark.weights
 def test_the_built_in_voice_s_head_is_found() -> None:
-    synthesizer = Synthesizer.load(
-        ModelOptions(BUILTIN_MODEL, "cpu", threads=1, max_text_chars=200)
-    )
+    synthesizer = Synthesizer.load(settings_of(BUILTIN_MODEL, max_text_chars=200))
     spoken: list[SpokenUtterance] = []
     for text in ("The birch canoe slid on the smooth planks.", "Glue the sheet to the wall."):
         plan = synthesizer.plan(SpeechJob("a", text, SamplingParams(seed=1)))

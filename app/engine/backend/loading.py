@@ -8,11 +8,11 @@ from typing import Final, Literal
 
 import torch
 
-from app.engine.backend.options import ModelOptions
 from app.engine.interface import ModelInfo
+from app.settings import Settings
 from models.checkpoints import CheckpointError, SpeechModel, open_speech_model
 from models.checkpoints.hub import Unreachable
-from models.config import ModelConfig
+from models.config import AlignmentHead, ModelConfig
 from models.cuda import library
 from models.cuda.kernels.check import usable
 from models.cuda.kernels.operators import TORCH
@@ -26,22 +26,21 @@ _RETRIES_S: Final = (1, 3, 9)
 """Seconds to wait before each further attempt if the network or the hub does not answer."""
 
 
-def load_speech(options: ModelOptions, device: torch.device) -> SpeechModel:
+def load_speech(settings: Settings, device: torch.device) -> SpeechModel:
     """Load a model, in the process and thread that will use it.
 
     Raises CheckpointError if weights are missing, damaged or not what their description says, or
     there is no such head; Unreachable if they are to be downloaded, and the hub does not answer.
     """
-    cache, alignment = Path(options.cache), options.alignment
-    torch.set_num_threads(options.threads)
+    torch.set_num_threads(settings.threads)
     for wait_s in (*_RETRIES_S, None):
         try:
             speech = open_speech_model(
-                options.model,
+                settings.model,
                 device,
-                cache=cache,
-                offline=options.offline,
-                decoder=options.decoder,
+                cache=Path(settings.cache),
+                offline=settings.offline,
+                decoder=settings.decoder,
             )
             break
         except Unreachable as error:
@@ -49,15 +48,16 @@ def load_speech(options: ModelOptions, device: torch.device) -> SpeechModel:
                 raise
             log.warning("%s; the next attempt is in %d s", error, wait_s)
             sleep(wait_s)
-    if alignment is not None:
-        fields = speech.model.config.model_dump() | {"alignment": alignment.model_dump()}
+    if settings.alignment:
+        head = AlignmentHead.parse(settings.alignment)
+        fields = speech.model.config.model_dump() | {"alignment": head.model_dump()}
         try:
             speech.model.config = ModelConfig.model_validate(fields)
         except ValueError as error:
             raise CheckpointError(f"alignment: {error}") from error
     if device.type == "cuda":
-        place_on_gpu(speech.model, device, fused=options.fused_kernels != "off")
-    elif choose_weights(options.weights) == "int8":
+        place_on_gpu(speech.model, device, fused=settings.fused_kernels != "off")
+    elif choose_weights(settings.weights) == "int8":
         from models.int8 import first_start
         from models.int8.quantized import quantize_linears
 

@@ -6,7 +6,7 @@ Which method draws a model's codes, and which knobs act, is decided before any w
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import Any
 
@@ -16,13 +16,14 @@ from torch import Tensor
 
 from app.engine.admission import check_audio_s, spoken_symbols, stretched
 from app.engine.admission import pauses_s as pauses_of
-from app.engine.backend.options import ModelOptions
 from app.engine.errors import InvalidRequest, UnknownVoice, VoiceDamaged
 from app.engine.interface import Plan, Reading, Speaker
 from app.engine.job import USUAL_PHONEME_S, Codes, KeptTake, NarPlan, SpeechJob
 from app.engine.reading import TextProcess
 from app.engine.voices import Voices
-from app.storage.dictionary_files import DEFAULT
+from app.settings import Settings
+from app.storage.dictionary_files import DEFAULT, Dictionaries
+from app.storage.voice_store import VoiceStore
 from models.checkpoints import CheckpointError, SpeechModel
 from models.config import ModelConfig
 from models.cuda.graphs import alone
@@ -34,13 +35,22 @@ from models.voices.recording import MAX_AUDIO_S, RecordingError, read_recording
 from models.voices.voice import BuiltinVoices, PromptCodes, Voice
 from samplers.knobs.features import is_guided, rows_needed
 from samplers.knobs.params import SamplingParams, off_value
-from samplers.knobs.presets import AUTO
+from samplers.knobs.presets import AUTO, PRESETS, Presets
 from samplers.knobs.resolve import ConflictError, UnknownPreset, look_up, resolve
 
 MOST_SPEAKERS = 8
 """Voices that one text may name: each may have to be encoded."""
 
 _SHARED_GROUPS = {"request", "nar", "joining"}  # of knobs that act with either method of level 0
+
+
+@dataclass(frozen=True, slots=True)
+class Catalog:
+    """What requests may name beside what the model comes with."""
+
+    presets: Presets = field(default_factory=lambda: PRESETS)
+    uploads: VoiceStore | None = None
+    dictionaries: Dictionaries = field(default_factory=dict)
 
 
 class Planner:
@@ -54,7 +64,8 @@ class Planner:
         self,
         speech: SpeechModel,
         device: torch.device,
-        options: ModelOptions,
+        settings: Settings,
+        catalog: Catalog,
         *,
         codec_sha256: str,
         text_process: TextProcess | None = None,
@@ -63,8 +74,8 @@ class Planner:
         self._codec = speech.codec
         self._decoder = speech.decoder_name
         self._frame_rate_hz = speech.codec.config.frame_rate_hz
-        self._max_text_chars, self._max_audio_s = options.max_text_chars, options.max_audio_s
-        self._presets, self._dictionaries = options.presets, options.dictionaries
+        self._max_text_chars, self._max_audio_s = settings.max_text_chars, settings.max_audio_s
+        self._presets, self._dictionaries = catalog.presets, catalog.dictionaries
         try:
             self.front_end = FrontEnd(config)
             builtin = BuiltinVoices(speech.folder / "voices")
@@ -80,10 +91,10 @@ class Planner:
         prompt_s = min(config.max_prompt_frames / self._frame_rate_hz, MAX_AUDIO_S)
         self.voices = Voices(
             builtin,
-            options.uploads,
+            catalog.uploads,
             prompt_s=prompt_s,
             languages=config.languages,
-            names=options.voice_names,
+            names=settings.names,
         )
         self._device, self._stream = (
             device,
@@ -312,8 +323,8 @@ def choose_level_0(
 def _idle(params: SamplingParams, moved: Collection[str], method: str) -> list[str]:
     """Return the moved knobs, not at their off value, that do nothing with a method of level 0."""
     idle = []
-    for knob, field in SamplingParams.model_fields.items():
-        extra: Any = field.json_schema_extra
+    for knob, declared in SamplingParams.model_fields.items():
+        extra: Any = declared.json_schema_extra
         ui = extra["x-ui"]
         if knob not in moved or knob == "level_0" or ui["group"] in _SHARED_GROUPS:
             continue

@@ -17,8 +17,7 @@ import torch
 from app.engine.admission import Capacity
 from app.engine.backend.golden import compare, read_golden
 from app.engine.backend.loading import choose_device, load_speech, model_info
-from app.engine.backend.options import ModelOptions
-from app.engine.backend.planner import Planner
+from app.engine.backend.planner import Catalog, Planner
 from app.engine.backend.self_check import is_deterministic, measure
 from app.engine.interface import (
     Batch,
@@ -39,7 +38,8 @@ from app.engine.sound.job import replay as replayed
 from app.engine.sound.process import SoundProcess
 from app.engine.sound.recording import RecordedChunks
 from app.engine.utterance import Level0Item
-from app.engine.worker import NOT_STARTED, ModelWorkers, sound_worker, text_worker
+from app.engine.worker import ModelWorkers, sound_worker, text_worker
+from app.settings import Settings
 from models.checkpoints import SpeechModel
 from models.codecs.shipped_codes import codec_digest
 from models.codecs.silence import known_silence
@@ -67,7 +67,8 @@ class Synthesizer:
         self,
         speech: SpeechModel,
         device: torch.device,
-        options: ModelOptions,
+        settings: Settings,
+        catalog: Catalog,
         *,
         sound_process: SoundProcess | None = None,
         text_process: TextProcess | None = None,
@@ -77,14 +78,15 @@ class Synthesizer:
         self._planner = Planner(
             speech,
             device,
-            options,
+            settings,
+            catalog,
             codec_sha256=codec_sha256,
             text_process=text_process,
         )
         self._text_process = text_process
         self.voices = self._planner.voices
         self._recorders: dict[str, Recorder] = {}
-        self._memory = memory = memory_of(speech.model, device, options.kv_cache_dtype)
+        self._memory = memory = memory_of(speech.model, device, settings.kv_cache_dtype)
         if memory is None:
             self._prefixes = PrefixCache(speech.model)
             self._sound_decoder: SoundDecoder | SoundProcess = sound_process or SoundDecoder(speech)
@@ -119,20 +121,27 @@ class Synthesizer:
         return self._speech
 
     @classmethod
-    def load(cls, options: ModelOptions, started: ModelWorkers = NOT_STARTED) -> Self:
+    def load(
+        cls,
+        settings: Settings,
+        catalog: Catalog | None = None,
+        started: ModelWorkers | None = None,
+    ) -> Self:
         """Load a model, in the thread that will draw level 0.
 
-        Its processes may be ``started`` already.
+        Texts are read and sound is made in processes of their own, those that were ``started`` or
+        new ones, as far as settings and device allow it; `prepare_sound` is then to be called
+        before the first job. With None they are not.
         """
-        torch.set_num_threads(options.threads)
-        device = choose_device(options.device)
+        torch.set_num_threads(settings.threads)
+        device = choose_device(settings.device)
         sound = text = None
-        if options.sound_process and device.type == "cpu":
+        if started and settings.voice_process and device.type == "cpu":
             sound = started.sound or sound_worker()
-        if options.text_process:
+        if started and settings.text_process:
             text = started.text or text_worker()  # it imports while this one loads
-        load = partial(load_speech, options.without_requests(), device)
-        is_here = (Path(options.model) / "codec.json").is_file()
+        load = partial(load_speech, settings, device)
+        is_here = (Path(settings.model) / "codec.json").is_file()
         if sound is not None and is_here:
             sound.load(load)  # while this one does
         try:
@@ -142,7 +151,8 @@ class Synthesizer:
             return cls(
                 speech,
                 device,
-                options,
+                settings,
+                catalog or Catalog(),
                 sound_process=SoundProcess(sound) if sound else None,
                 text_process=TextProcess(speech.model.config, text) if text else None,
             )

@@ -1,7 +1,6 @@
 import asyncio
 
 from app.engine.engine import SpeechEngine
-from app.engine.serving.options import EngineOptions
 from app.main import create_app
 from app.settings import Settings
 from tests.app.tools.serving import served
@@ -34,7 +33,7 @@ def test_a_service_that_closes_is_healthy_but_not_ready() -> None:
 
 def test_health_tells_how_many_golden_requests_had_the_codes_stored() -> None:
     asked = SpeechEngine(
-        FakeBackend, EngineOptions(max_queue=1, request_timeout_s=9.0, check_golden=True)
+        FakeBackend, Settings(max_queue=1, request_timeout_s=9.0, check_golden=True)
     )
     with served(create_app(Settings(), asked)) as client:
         assert client.get("/health").json()["golden"] == "1/2"

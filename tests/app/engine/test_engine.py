@@ -15,8 +15,8 @@ from app.engine.errors import (
     InvalidRequest,
 )
 from app.engine.job import SpeechJob
-from app.engine.serving.options import EngineOptions
 from app.engine.serving.supervisor import MAX_RESTARTS
+from app.settings import Settings
 from models.checkpoints import CheckpointError
 from samplers.knobs.params import SamplingParams
 from tests.app.engine.running import running, until
@@ -251,7 +251,7 @@ async def test_a_model_that_cannot_be_loaded_is_told_and_is_unhealthy():
     def load() -> FakeBackend:
         raise CheckpointError("tensor x is missing")
 
-    async with SpeechEngine(load, EngineOptions(max_queue=1, request_timeout_s=60)) as engine:
+    async with SpeechEngine(load, Settings(max_queue=1, request_timeout_s=60)) as engine:
         with pytest.raises(EngineNotReady, match="tensor x is missing"):
             await engine.wait_ready()
         with pytest.raises(EngineNotReady, match="tensor x is missing"):
@@ -364,7 +364,7 @@ async def test_jobs_are_accepted_once_both_workers_have_what_they_need():
                 assert self.warm.wait(20)
 
     backend = Cold()
-    engine = SpeechEngine(lambda: backend, EngineOptions(max_queue=4, request_timeout_s=20))
+    engine = SpeechEngine(lambda: backend, Settings(max_queue=4, request_timeout_s=20))
     engine.start()
     await until(lambda: backend.asked == 2)
     assert engine.status.state == "warming"

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 import torch
 
-from app.engine.backend.options import ModelOptions
 from app.engine.backend.synthesizer import Synthesizer
 from app.engine.interface import Plan
 from app.engine.job import USUAL_PHONEME_S, SpeechJob
@@ -16,6 +15,7 @@ from benchmarks.card.step_cost import META, meta_model
 from benchmarks.model.published import published_config
 from models.stack.paged_cache import PagedCache, PagePool
 from samplers.knobs.params import SamplingParams
+from tests.app.tools.serving import settings_of
 
 PROMPT, SYMBOLS, RATE_HZ = 225, 70, 75.0
 FRAMES = math.ceil(SYMBOLS * USUAL_PHONEME_S * RATE_HZ)  # some 5 s
@@ -64,7 +64,7 @@ def test_a_card_of_16_gb_keeps_the_prefixes_of_five_voices_beside_what_is_let_in
 
 @pytest.fixture(scope="module")
 def plan(toy: Any) -> Plan:
-    own = Synthesizer.load(ModelOptions(toy, "cpu", threads=1, max_text_chars=200))
+    own = Synthesizer.load(settings_of(toy, max_text_chars=200))
     return own.plan(SpeechJob("one", "One.", SamplingParams(seed=1)))
 
 

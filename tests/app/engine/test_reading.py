@@ -6,16 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from app.engine.backend.options import ModelOptions
 from app.engine.backend.synthesizer import Synthesizer
 from app.engine.errors import InvalidRequest
 from app.engine.job import SpeechJob
 from app.engine.reading import TextProcess
+from app.engine.worker import ModelWorkers
 from benchmarks.service.attack import TEXTS
 from models.checkpoints.builtin import read_config
 from models.config import ModelConfig
 from models.text import FrontEnd, TextError, Utterance
 from samplers.knobs.params import SamplingParams
+from tests.app.tools.serving import settings_of
 
 SPOKEN = [
     "Hello there.",
@@ -95,12 +96,12 @@ def test_a_service_reads_no_text_in_the_process_that_draws(toy, local, monkeypat
     def job(text: str) -> SpeechJob:
         return SpeechJob("id", text, SamplingParams(seed=1))
 
-    options = ModelOptions(toy, "cpu", threads=1, max_text_chars=4096, text_process=True)
+    settings = settings_of(toy, voice_process=False)
     monkeypatch.setattr("models.text.front_end.prepared", never)
     monkeypatch.setattr("models.text.front_end.word_spans", never)
     with pytest.raises(AssertionError, match="read here"):
         prepared(local, "Hello there.")
-    with closing(Synthesizer.load(options)) as there:
+    with closing(Synthesizer.load(settings, started=ModelWorkers())) as there:
         assert [*there.plan(job(SPOKEN[2])).utterances] == wanted
         assert [*there.read(job(SPOKEN[2])).utterances] == wanted
         with pytest.raises(InvalidRequest, match="characters once numbers"):

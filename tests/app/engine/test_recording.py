@@ -10,18 +10,18 @@ from typing import Any
 import pytest
 
 from app.engine.backend import planner, synthesizer
-from app.engine.backend.options import ModelOptions
 from app.engine.backend.synthesizer import Synthesizer
 from app.engine.engine import SpeechEngine
 from app.engine.errors import GenerationFailed
 from app.engine.job import SpeechJob, SpeechResult
 from app.engine.level_0.runner import JobBatch
 from app.engine.memory import Memory
-from app.engine.serving.options import EngineOptions
 from app.engine.sound import decoder
 from app.engine.sound.job import SoundJob
+from app.settings import Settings
 from models.stack.paged_passes import PagedPasses
 from samplers.knobs.params import SamplingParams
+from tests.app.tools.serving import settings_of
 
 pytestmark = pytest.mark.anyio
 
@@ -112,8 +112,8 @@ async def test_no_thread_computes_while_another_records_at_the_start_after_crash
         asleep.append(1)
 
     monkeypatch.setattr(Synthesizer, "unload", unloaded)
-    options = EngineOptions(max_queue=4, request_timeout_s=60.0, slots=2, unload_after_s=0.5)
-    model = ModelOptions(toy, "cpu", threads=1, max_text_chars=200)
+    options = Settings(max_queue=4, request_timeout_s=60.0, slots=2, unload_after_s=0.5)
+    model = settings_of(toy, max_text_chars=200)
     async with SpeechEngine(lambda: Synthesizer.load(model), options) as engine:
         await engine.wait_ready()
         first = await spoken(engine, "first")

@@ -3,6 +3,8 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
 
 import httpx
 import uvicorn
@@ -32,6 +34,12 @@ def served(app: FastAPI, *, until_ready: bool = True, port: int = 0) -> Iterator
     finally:
         server.should_exit = True
         thread.join()
+
+
+def settings_of(model: str | Path, **rest: Any) -> Settings:
+    """Return the settings of a model in float32 on one thread of a CPU, unless ``rest`` differs."""
+    usual: dict[str, Any] = {"device": "cpu", "weights": "float32", "threads": 1}
+    return Settings(model=str(model), **usual | rest)
 
 
 def free_port() -> int:

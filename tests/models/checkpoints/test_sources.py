@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import torch
 
-from app.engine.backend.options import ModelOptions
 from app.engine.backend.synthesizer import Synthesizer
 from app.engine.errors import InvalidRequest
 from app.engine.job import AudioChunk, Samples, SpeechJob
@@ -24,6 +23,7 @@ from models.codecs.encodec import Encodec
 from models.codecs.vocos import Vocos
 from models.config import CodecConfig, VocosConfig
 from samplers.knobs.params import SamplingParams
+from tests.app.tools.serving import settings_of
 from tests.models.checkpoints.hub_server import COMMIT
 from tests.toy.make_public import Form, make_public
 from tests.toy.make_toy import make as make_toy
@@ -61,9 +61,7 @@ def vocos_cache(cache: Path) -> Path:
 
 def load(model: str | Path, cache: Path, decoder: DecoderName = "codec") -> Synthesizer:
     return Synthesizer.load(
-        ModelOptions(
-            model, "cpu", threads=1, max_text_chars=200, cache=cache, offline=True, decoder=decoder
-        )
+        settings_of(model, max_text_chars=200, cache=str(cache), offline=True, decoder=decoder)
     )
 
 

@@ -12,12 +12,12 @@ import pytest
 import torch
 
 from app.engine.backend.golden import GOLDEN_FILE, GoldenRequest, codes_sha256, read_golden
-from app.engine.backend.options import ModelOptions
 from app.engine.backend.synthesizer import Synthesizer
 from app.settings import BUILTIN_MODEL
 from models.checkpoints import CheckpointError, open_speech_model
 from models.codecs.shipped_codes import codec_digest, read_codes
 from models.voices.voice import BuiltinVoices
+from tests.app.tools.serving import settings_of
 from tests.conftest import ROOT
 
 REQUEST = GoldenRequest(text="Hello.", params={"seed": 3, "temperature": 0.8})
@@ -38,10 +38,9 @@ MIDDLE = {
 PROGRAM = """
 import sys
 from app.engine.backend.golden import compare, read_golden
-from app.engine.backend.options import ModelOptions
 from app.engine.backend.synthesizer import Synthesizer
-from app.settings import BUILTIN_MODEL
-model = Synthesizer.load(ModelOptions(BUILTIN_MODEL, weights="int8", threads=int(sys.argv[1])))
+from app.settings import BUILTIN_MODEL, Settings
+model = Synthesizer.load(Settings(device="cpu", weights="int8", threads=int(sys.argv[1])))
 result = compare(model.spoken, read_golden(BUILTIN_MODEL)[::4])
 print(result.spoken, result.different)
 """
@@ -52,9 +51,7 @@ def folder(toy: Path, tmp_path: Path) -> Path:
     """A copy of the toy model with one golden request, whose codes are right."""
     copy = tmp_path / "model"
     shutil.copytree(toy, copy)
-    model = Synthesizer.load(
-        ModelOptions(copy, "cpu", weights="int8", threads=1, max_text_chars=99)
-    )
+    model = Synthesizer.load(settings_of(copy, weights="int8", max_text_chars=99))
     right = REQUEST.model_copy(update={"codes_sha256": codes_sha256(model.spoken, REQUEST)})
     write(copy, right)
     return copy
@@ -66,9 +63,7 @@ def write(folder: Path, *requests: GoldenRequest) -> None:
 
 
 def loaded(folder: Path, weights: Literal["int8", "float32"] = "int8") -> Synthesizer:
-    return Synthesizer.load(
-        ModelOptions(folder, "cpu", weights=weights, threads=1, max_text_chars=99)
-    )
+    return Synthesizer.load(settings_of(folder, weights=weights, max_text_chars=99))
 
 
 def test_codes_that_are_those_stored_are_the_same(folder: Path) -> None:

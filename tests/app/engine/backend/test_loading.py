@@ -8,15 +8,14 @@ import pytest
 import torch
 
 from app.engine.backend import loading
-from app.engine.backend.options import ModelOptions
 from app.engine.backend.synthesizer import Synthesizer
 from app.engine.job import SpeechJob
-from app.main import alignment_head
 from app.settings import Settings
 from models.checkpoints import CheckpointError, SpeechModel, open_speech_model
 from models.checkpoints.hub import DownloadError, Unreachable
 from models.config import AlignmentHead
 from samplers.knobs.params import SamplingParams
+from tests.app.tools.serving import settings_of
 
 
 @pytest.fixture
@@ -27,7 +26,7 @@ def waited(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 
 def load(toy: Path) -> SpeechModel:
-    options = ModelOptions(toy, cache=Path("/nowhere"), offline=True)
+    options = settings_of(toy, cache="/nowhere", offline=True)
     return loading.load_speech(options, torch.device("cpu"))
 
 
@@ -86,7 +85,7 @@ def test_weights_are_int8_by_default_on_x86_alone_and_what_is_asked_for_elsewher
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(platform, "machine", lambda: machine)
-    model = Synthesizer.load(ModelOptions(toy, "cpu", weights=wanted, threads=1, max_text_chars=99))
+    model = Synthesizer.load(settings_of(toy, weights=wanted, max_text_chars=99))
     assert model.info.weights == expected
 
 
@@ -95,24 +94,17 @@ def test_the_weights_are_chosen_by_the_processor_unless_an_operator_says() -> No
 
 
 def test_settings_name_a_head() -> None:
-    assert alignment_head(Settings()) is None
-    assert alignment_head(Settings(alignment="3.2")) == AlignmentHead(layer=3, head=2)
-    named = alignment_head(Settings(alignment="11.0+4"))
-    assert named == AlignmentHead(layer=11, head=0, lead_frames=4)
+    assert AlignmentHead.parse("3.2") == AlignmentHead(layer=3, head=2)
+    assert AlignmentHead.parse("11.0+4") == AlignmentHead(layer=11, head=0, lead_frames=4)
     for wrong in ("3", "3.2+", "a.b", "3.2+300"):
         with pytest.raises(ValueError, match="alignment"):
             Settings(alignment=wrong)
 
 
 def test_a_head_that_does_not_exist_stops_the_load(toy) -> None:
-    head = AlignmentHead(layer=99, head=0)
     with pytest.raises(CheckpointError, match="layer 99"):
-        Synthesizer.load(ModelOptions(toy, "cpu", threads=1, max_text_chars=99, alignment=head))
-    loaded = Synthesizer.load(
-        ModelOptions(
-            toy, "cpu", threads=1, max_text_chars=99, alignment=AlignmentHead(layer=0, head=0)
-        )
-    )
+        Synthesizer.load(settings_of(toy, max_text_chars=99, alignment="99.0"))
+    loaded = Synthesizer.load(settings_of(toy, max_text_chars=99, alignment="0.0"))
     job = SpeechJob("a", "Hi.", SamplingParams(seed=3), max_duration_s=0.5, timestamps="word")
     *_, last = loaded.speak(loaded.plan(job))
     assert last.result is not None

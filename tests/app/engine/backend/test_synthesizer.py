@@ -14,7 +14,6 @@ from torch import Tensor
 from app.engine.admission import Capacity
 from app.engine.backend import planner
 from app.engine.backend import synthesizer as backend
-from app.engine.backend.options import ModelOptions
 from app.engine.backend.synthesizer import Synthesizer
 from app.engine.errors import GenerationFailed, InvalidRequest, UnknownVoice
 from app.engine.job import AudioChunk, FinishReason, Progress, SpeechJob, SpeechResult
@@ -29,12 +28,13 @@ from models.codecs.encodec import Encodec
 from samplers.knobs.params import SamplingParams
 from samplers.knobs.resolve import ConflictError
 from tests.app.engine.decoding import decode_utterance
+from tests.app.tools.serving import settings_of
 from tests.toy.make_toy import MODEL, make
 
 
 @pytest.fixture(scope="module")
 def synthesizer(toy) -> Synthesizer:
-    return Synthesizer.load(ModelOptions(toy, "cpu", threads=1, max_text_chars=200))
+    return Synthesizer.load(settings_of(toy, max_text_chars=200))
 
 
 def job(text: str = "Hello.", **fields) -> SpeechJob:
@@ -314,7 +314,7 @@ def test_a_card_that_names_no_preset_is_an_error_at_start(toy, tmp_path):
     card = (folder / "lm.json").read_text().replace('"preset": "default"', '"preset": "loud"')
     (folder / "lm.json").write_text(card)
     with pytest.raises(CheckpointError, match="loud"):
-        Synthesizer.load(ModelOptions(folder, "cpu", threads=1, max_text_chars=200))
+        Synthesizer.load(settings_of(folder, max_text_chars=200))
 
 
 def test_knobs_that_contradict_each_other_are_refused_by_name(synthesizer, monkeypatch):
@@ -337,7 +337,7 @@ BARE = {"has_null_condition": False, "nar_has_null_condition": False, "max_promp
 )
 def test_a_knob_that_the_model_cannot_honour_is_refused_by_name(synthesizer, tmp_path, knob):
     bare = make(tmp_path / "bare", config=MODEL.model_copy(update=BARE))
-    incapable = Synthesizer.load(ModelOptions(bare, "cpu", threads=1, max_text_chars=200))
+    incapable = Synthesizer.load(settings_of(bare, max_text_chars=200))
     wanted = job(params=SamplingParams.model_validate(knob))
     with pytest.raises(InvalidRequest) as refusal:
         incapable.plan(wanted)
@@ -364,7 +364,7 @@ def test_more_than_two_functions_that_cannot_be_recorded_fail_the_start_and_fewe
 
     monkeypatch.setattr(backend, "Recorder", Recorder)
     monkeypatch.setattr(backend, "memory_of", lambda model, *_: Memory(model, 8 << 20))
-    recorded = Synthesizer.load(ModelOptions(toy, "cpu", threads=1, max_text_chars=200))
+    recorded = Synthesizer.load(settings_of(toy, max_text_chars=200))
     if starts:
         recorded.batch(2).close()
     else:

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import torch
 
-from app.engine.backend.options import ModelOptions
 from app.engine.backend.synthesizer import Synthesizer
 from app.engine.continued import JobChain
 from app.engine.errors import GenerationFailed
@@ -25,13 +24,14 @@ from models.prefix_cache import PrefixCache
 from models.stack.paged_cache import PagePool
 from models.text import Utterance
 from samplers.knobs.params import SamplingParams
+from tests.app.tools.serving import settings_of
 
 TEXTS = ["One. Two, three.", "Four.", "Five, six.", "Seven."]
 
 
 @pytest.fixture(scope="module")
 def synthesizer(toy) -> Synthesizer:
-    return Synthesizer.load(ModelOptions(toy, "cpu", weights="int8", threads=1, max_text_chars=200))
+    return Synthesizer.load(settings_of(toy, weights="int8", max_text_chars=200))
 
 
 def plan(synthesizer: Synthesizer, number: int, **knobs: object) -> Plan:
@@ -216,7 +216,7 @@ def test_of_a_context_that_would_be_too_long_the_oldest_is_left_out(synthesizer,
 def test_over_pages_the_longest_utterance_is_a_row_among_others_where_a_kernel_attends(
     toy, kernels, alone, monkeypatch
 ):
-    of = Synthesizer.load(ModelOptions(toy, "cpu", weights="float32", threads=1))
+    of = Synthesizer.load(settings_of(toy, weights="float32"))
     model, before = of.speech.model, of.spoken(replace(plan(of, 0).job, max_duration_s=0.2))
     (spoken, *_), drawn = before.utterances, np.arange(4000) % 512
     spoken = replace(spoken, codes=np.repeat(drawn[:, None], 8, 1).astype(np.int16))

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import torch
 
-from app.engine.backend.options import ModelOptions
 from app.engine.backend.synthesizer import Synthesizer
 from app.engine.job import STOPPED
 from app.engine.level_0.runner import ArRunner
@@ -30,6 +29,7 @@ from tests.app.engine.level_0.requests import (
     request,
     runner,
 )
+from tests.app.tools.serving import settings_of
 
 
 def unending(model: Valle, number: int, max_frames: int = 40) -> UtteranceInput:
@@ -159,5 +159,5 @@ def test_the_model_is_asked_how_it_attends_only_for_those_who_want_it(model, mon
 @pytest.mark.weights
 @pytest.mark.parametrize("weights", ["float32", "int8"])
 def test_the_built_in_model_gives_each_the_codes_that_it_has_alone(weights) -> None:
-    options = ModelOptions(BUILTIN_MODEL, "cpu", weights=weights, threads=1, max_text_chars=99)
+    options = settings_of(BUILTIN_MODEL, weights=weights, max_text_chars=99)
     assert Synthesizer.load(options).check_deterministic()

@@ -17,19 +17,17 @@ import torch
 
 from app.engine.admission import Capacity
 from app.engine.backend import synthesizer
-from app.engine.backend.options import ModelOptions
 from app.engine.backend.synthesizer import Synthesizer
 from app.engine.job import SpeechJob
 from app.engine.memory import Memory
 from app.engine.sound.decoder import SoundDecoder
 from app.engine.sound.recording import ChunkSizes, RecordedChunks
 from app.main import create_app, load_synthesizer
-from app.settings import Settings
 from models.config import KvCacheDtype
 from samplers.knobs.params import SamplingParams
 from tests.app.tools.answers import report_of
 from tests.app.tools.live_client import live
-from tests.app.tools.serving import served
+from tests.app.tools.serving import served, settings_of
 from tests.capture.tape import Tape
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("sorted_as_on_a_gpu")]
@@ -75,20 +73,9 @@ def on_a_gpu(patch: pytest.MonkeyPatch, recorder: Any, *, kept: KvCacheDtype = "
     patch.setattr(SoundDecoder, "ready", SoundDecoder.warm_up)
 
 
-def settings_of(toy: Path, **rest: Any) -> Settings:
-    fields: dict[str, Any] = {
-        "model": str(toy),
-        "device": "cpu",
-        "weights": "float32",
-        "threads": 1,
-        "slots": 4,
-    }
-    return Settings(**fields | rest)
-
-
 @pytest.fixture(scope="module")
 def called(toy: Path) -> Iterator[httpx.Client]:
-    with served(create_app(settings_of(toy))) as client:
+    with served(create_app(settings_of(toy, slots=4))) as client:
         yield client
 
 
@@ -96,7 +83,7 @@ def called(toy: Path) -> Iterator[httpx.Client]:
 def played(toy: Path) -> Iterator[httpx.Client]:
     with pytest.MonkeyPatch.context() as patch:
         on_a_gpu(patch, Tape)
-        with served(create_app(settings_of(toy))) as client:
+        with served(create_app(settings_of(toy, slots=4))) as client:
             yield client
 
 
@@ -144,7 +131,7 @@ def test_what_was_recorded_goes_with_the_weights_and_comes_back(
     toy: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     on_a_gpu(monkeypatch, Counting)
-    backend = Synthesizer.load(ModelOptions(toy, "cpu", threads=1, max_text_chars=200))
+    backend = Synthesizer.load(settings_of(toy, max_text_chars=200))
     backend.prepare_sound()
     decoder, memory = backend._sound_decoder, backend._memory
     assert isinstance(decoder, SoundDecoder)
@@ -168,7 +155,7 @@ def test_with_8_bits_a_request_has_the_codes_alone_that_it_has_among_others(
     toy: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     on_a_gpu(monkeypatch, Counting, kept="int8")
-    backend = load_synthesizer(settings_of(toy, kv_cache_dtype="int8"))
+    backend = load_synthesizer(settings_of(toy, slots=4, kv_cache_dtype="int8"))
     alone = [backend.spoken(job(text)) for text in ("Hello there.", "Ten.")]
     assert backend._memory is not None
     assert backend._memory.pool().keys[0].dtype == torch.int8
@@ -182,7 +169,7 @@ def test_a_start_makes_at_most_50_recordings(toy: Path, monkeypatch: pytest.Monk
     on_a_gpu(monkeypatch, Counting)
     monkeypatch.setattr(Synthesizer, "_record_chunks", ALL_SIZES)
     Counting.made = 0
-    backend = Synthesizer.load(ModelOptions(toy, "cpu", threads=1, max_text_chars=200))
+    backend = Synthesizer.load(settings_of(toy, max_text_chars=200))
     backend.prepare_sound()
     assert backend.check_deterministic()
     with closing(backend.measure(Capacity(), 20)):
