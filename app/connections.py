@@ -50,18 +50,13 @@ class BoundedConnection(H11Protocol):
 
     Between requests uvicorn's own keep-alive timeout applies, until the first byte of the next
     request. A connection that became a WebSocket has no timeout here, but counts towards the limit.
-
-    Attributes:
-        header_timeout_s: Seconds a client may take to send a request head.
-        stall_timeout_s: Seconds that bytes may wait for a client to read them, whatever they are
-            and even if the connection is being closed. `app.api.gate.middleware` ends an answer
-            earlier, and tells why.
-        open: The connections of the process, of every protocol.
     """
 
-    header_timeout_s: float
+    header_timeout_s: float  # Seconds a client may take to send a request head
+    # Seconds that bytes may wait for a client to read them, whatever they are and even if the
+    # connection is being closed. `app.api.gate.middleware` ends an answer earlier, and tells why
     stall_timeout_s: float
-    open: OpenConnections
+    open: OpenConnections  # The connections of the process, of every protocol
     _timeout: asyncio.TimerHandle | None = None
     _stall: asyncio.TimerHandle | None = None
 

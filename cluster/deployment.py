@@ -132,8 +132,7 @@ def wanted_replicas(loads: list[float], busy: float) -> int:
 def build(cluster: Cluster) -> serve.Application:
     """Return the application that Ray runs.
 
-    Raises:
-        RuntimeError: Ray's HAProxy is its ingress, which makes broken answers look whole.
+    Raises RuntimeError if Ray's HAProxy is its ingress, which makes broken answers look whole.
     """
     if os.environ.get("RAY_SERVE_ENABLE_HA_PROXY", "0") == "1":
         raise RuntimeError(

@@ -21,14 +21,12 @@ class Prefix:
     """Everything before the response: text, language, level and voice prompt.
 
     What is on the device is made when it is asked for first: a recording needs the numbers alone.
-
-    Attributes:
-        numbers: ``[3, S]`` int64 of each position: its row of `Valle.symbols` and, behind those,
-            of the prompt; its position id; and its rank of the block-causal mask, 0 up to the
-            prompt and 1 for phonemes.
     """
 
     level: int
+    # ``[3, S]`` int64 of each position: its row of `Valle.symbols` and, behind those, of the
+    # prompt; its position id; and its rank of the block-causal mask, 0 up to the prompt and 1 for
+    # phonemes
     numbers: NDArray[np.int64]
     embed: Callable[[], Tensor]  # gives the embeddings [S, D]
     device: torch.device

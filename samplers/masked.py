@@ -52,17 +52,12 @@ def sample_masked(
 ) -> tuple[Tensor, Tensor]:
     """Draw the masked frames of one pass, and score the certainty of every frame.
 
-    Args:
-        logits: ``(T, V)`` with guidance applied; not changed. NaN counts as -inf.
-        codes: ``(T,)`` int64, drawn in earlier passes; unused where masked.
-        masked: ``(T,)`` bool, the frames to draw.
-        params: The knobs named `nar_len_`.
-        seed: The request's seed.
-        utterance: Index of the utterance in its text.
-        place: Which pass, from 0.
+    ``logits`` ``(T, V)`` have guidance applied and are not changed; NaN counts as -inf.
+    ``codes`` ``(T,)`` int64 were drawn in earlier passes, and are unused where ``masked``
+    ``(T,)``. ``place`` is the pass, from 0.
 
-    Returns:
-        Codes ``(T,)`` int64 without a mask, and scores ``(T,)`` float32 for `least_certain`.
+    Returns codes ``(T,)`` int64 without a mask, and scores ``(T,)`` float32 for
+    `least_certain`.
     """
     own = sanitise(logits)
     scores = _truncated(own, params)

@@ -60,21 +60,13 @@ _COMPUTED: dict[type[ast.operator], type[ast.operator]] = {
 
 @dataclass(frozen=True)
 class Mutation:
-    """A fault.
+    """A fault."""
 
-    Attributes:
-        path: The file, relative to the checkout.
-        line: Its first line, from 1.
-        before: The source of the expression.
-        after: What is written in its place.
-        caught_by: `mirror`, `all` or, if no test fails, an empty string.
-    """
-
-    path: str
-    line: int
-    before: str
-    after: str
-    caught_by: str = ""
+    path: str  # The file, relative to the checkout
+    line: int  # Its first line, from 1
+    before: str  # The source of the expression
+    after: str  # What is written in its place
+    caught_by: str = ""  # `mirror`, `all` or, if no test fails, an empty string
 
 
 def changed(node: ast.expr) -> ast.expr | None:

@@ -53,12 +53,7 @@ def rate_heads(
     prompt: Tensor | None,
     utterances: Iterable[SpokenUtterance],
 ) -> list[HeadScore]:
-    """Return all heads, the surest first.
-
-    Args:
-        prompt: ``[Tp, K]`` codes of the voice that spoke, or None.
-        utterances: What it spoke, with phonemes and codes.
-    """
+    """Return all heads, the surest first, by what a voice of codes ``[Tp, K]`` spoke."""
     model, front_end = speech.model, FrontEnd(speech.model.config)
     sureness: dict[tuple[int, int], list[float]] = {}
     rises: dict[tuple[int, int], list[NDArray[np.float64]]] = {}

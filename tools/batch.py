@@ -107,11 +107,7 @@ class BatchCommand(ServerOptions):
 
 
 def read_lines(path: Path) -> list[Line]:
-    """Return the lines of a batch.
-
-    Raises:
-        CommandError: A line is not valid, or two have the same id.
-    """
+    """Return the lines of a batch; raises CommandError if one is not valid, or two share an id."""
     lines: list[Line] = []
     known: set[str] = set()
     for number, raw in enumerate(path.read_text("utf-8").splitlines(), 1):
@@ -140,8 +136,7 @@ async def post_when_free(
 async def speak(client: httpx2.AsyncClient, line: Line, output: "Output") -> None:
     """Speak a line and write its files; one that fails through no fault of its own is tried again.
 
-    Raises:
-        httpx2.TransportError: The connection broke at each attempt.
+    Raises TransportError if the connection broke at each attempt.
     """
     for attempt in range(1, _ATTEMPTS + 1):
         try:

@@ -74,22 +74,14 @@ class CalibrationTask:
 
 @dataclass(frozen=True)
 class Calibration:
-    """The measurements and the preset derived from them.
+    """The measurements and the preset derived from them."""
 
-    Attributes:
-        columns: Entropies without entropix; attention statistics with it.
-        silent: The codes of level 0 that are silence.
-        states: Share of the tokens in each entropix state with those knobs.
-        model: Name and SHA-256.
-        heads: The surest first.
-    """
-
-    columns: Columns
-    silent: tuple[int, ...]
+    columns: Columns  # Entropies without entropix; attention statistics with it
+    silent: tuple[int, ...]  # The codes of level 0 that are silence
     knobs: Mapping[str, Any]
-    states: Mapping[str, float]
-    model: tuple[str, str]
-    heads: Sequence[HeadScore] = ()
+    states: Mapping[str, float]  # Share of the tokens in each entropix state with those knobs
+    model: tuple[str, str]  # Name and SHA-256
+    heads: Sequence[HeadScore] = ()  # The surest first
 
     @classmethod
     def measure(

@@ -20,15 +20,12 @@ from tools.lora import merge
 def convert(
     source: Path, target: Path, switches: Switches = AS_FILED, loras: Sequence[Path] = ()
 ) -> Published:
-    """Write a published language model as `models.checkpoints.builtin.load_lm` reads it.
+    """Write a published language model as `load_lm` reads it; return the model that was read.
 
-    Dtypes and values are kept, so the converted model computes the same. ``lm.json`` is written
-    last: a folder without it is not loaded.
-
-    Returns the model that was read. The target is a folder without a model, created if missing.
-
-    Raises:
-        CheckpointError: The source is invalid, the target holds a model, or writing fails.
+    Dtypes and values are kept, so the converted model computes the same. The target is a folder
+    without a model, created if missing; ``lm.json`` is written last, as a folder without it is
+    not loaded. Raises CheckpointError if the source is invalid, the target holds a model, or
+    writing fails.
     """
     description = target / "lm.json"
     if description.exists() or list(target.glob("lm-*.safetensors")):

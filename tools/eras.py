@@ -59,8 +59,7 @@ class EraLoss:
 def eras(source: Path, pairs: Sequence[Pair]) -> list[EraLoss]:
     """Return the teacher-forced loss of every combination of switches, lowest first.
 
-    Raises:
-        ValueError: There are no pairs, or one has another number of levels than the model.
+    Raises ValueError if there are no pairs, or one has another number of levels than the model.
     """
     if not pairs:
         raise ValueError("no codes to measure with")

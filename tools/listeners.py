@@ -26,27 +26,16 @@ Arrivals = Sequence[tuple[float, int]]
 
 @dataclass(frozen=True)
 class ReceivedSpeech:
-    """A response.
+    """A response."""
 
-    Attributes:
-        status: HTTP status; 0 without a response.
-        id: Its ``x-request-id``.
-        headers: With names in lower case.
-        rate_hz: Sample rate of the audio.
-        sent_s: When the request was sent, by `perf_counter`.
-        arrivals: Of the audio, in seconds since ``sent_s``.
-        sound: The audio, 16 bits a sample; or the body of an error.
-        broke: What interrupted it; None if it is complete.
-    """
-
-    status: int
-    id: str = ""
-    headers: Mapping[str, str] = field(default_factory=dict)
-    rate_hz: int = 24_000
-    sent_s: float = 0.0
-    arrivals: Arrivals = ()
-    sound: bytes = b""
-    broke: str | None = None
+    status: int  # HTTP status; 0 without a response
+    id: str = ""  # Its ``x-request-id``
+    headers: Mapping[str, str] = field(default_factory=dict)  # With names in lower case
+    rate_hz: int = 24_000  # Sample rate of the audio
+    sent_s: float = 0.0  # When the request was sent, by `perf_counter`
+    arrivals: Arrivals = ()  # Of the audio, in seconds since ``sent_s``
+    sound: bytes = b""  # The audio, 16 bits a sample; or the body of an error
+    broke: str | None = None  # What interrupted it; None if it is complete
 
     @property
     def error(self) -> str | None:
@@ -100,8 +89,7 @@ def underrun_s(arrivals: Arrivals, bytes_a_second: float) -> float:
 def gaps(arrivals: Arrivals, bytes_a_second: float) -> list[tuple[float, float]]:
     """Return the gaps in playback from the first byte on.
 
-    Returns:
-        Of each gap, how much was played before it, and how long it is; in seconds.
+    Of each how much was played before it, and how long it is; in seconds.
     """
     found: list[tuple[float, float]] = []
     lasts_until_s, played_s = arrivals[0][0] if arrivals else 0.0, 0.0
@@ -116,13 +104,7 @@ def gaps(arrivals: Arrivals, bytes_a_second: float) -> list[tuple[float, float]]
 async def receive(
     client: httpx2.AsyncClient, text: str, *, stream: bool = True, **fields: Any
 ) -> ReceivedSpeech:
-    """Request speech as PCM and receive all of it; cancelling the call disconnects.
-
-    Args:
-        client: A client of the server.
-        stream: Request a streamed response.
-        fields: Further fields of the request.
-    """
+    """Request speech as PCM and receive all of it; cancelling the call disconnects."""
     body = {"input": text, "response_format": "pcm", "stream": stream} | fields
     sent_s = perf_counter()
     arrivals: list[tuple[float, int]] = []

@@ -19,10 +19,8 @@ _PART = re.compile(r"(?P<layer>.+?)(?:\.parametrizations\.weight\.0)?\.lora_(?P<
 def merge(tensors: Mapping[str, Tensor], path: Path) -> dict[str, Tensor]:
     """Merge a LoRA file into a checkpoint's tensors, under their published names, as float32.
 
-    Names in the file may be relative to the stack or to the whole model.
-
-    Raises:
-        CheckpointError: The file is damaged, for some levels only, or of other shapes.
+    Names in the file may be relative to the stack or to the whole model. Raises CheckpointError
+    if it is damaged, for some levels only, or of other shapes.
     """
     _, metadata = read_header(path)
     config = parse(metadata).get("config")

@@ -42,8 +42,7 @@ class _ArrayUnpickler(pickle.Unpickler):
 def read_pair(path: Path, config: ModelConfig, encode: Encode) -> Pair:
     """Read a pair from a ``.enc`` or ``.json`` file, for a model with its tokenizer.
 
-    Raises:
-        CheckpointError: The file is damaged, lacks phonemes, or its codes do not fit the model.
+    Raises CheckpointError if it is damaged, lacks phonemes, or its codes do not fit the model.
     """
     try:
         found = _read_enc(path) if path.suffix == ".enc" else json.loads(path.read_bytes())

@@ -73,8 +73,7 @@ class Summary:
 def summarise(path: Path, licence: str = "") -> Summary:
     """Summarise a folder of the built-in layout, a published file, or a folder with one.
 
-    Raises:
-        CheckpointError: It is missing, damaged or of no known layout.
+    Raises CheckpointError if it is missing, damaged or of no known layout.
     """
     if not path.exists():
         raise CheckpointError(f"{path} does not exist")

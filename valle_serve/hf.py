@@ -44,21 +44,15 @@ _HYPOTHESES: Final = ("best_of", "beam_width")
 
 @dataclass
 class SampledOutput(ModelOutput):
-    """What `generate` returns with `return_dict_in_generate`; B rows, N tokens at most.
+    """What `generate` returns with `return_dict_in_generate`; B rows, N tokens at most."""
 
-    Attributes:
-        sequences: ``(B, P + N)`` int64: the prompt, the tokens, padding.
-        scores: ``(B, N)`` float32: log-probability of each token in its own draw, nats.
-        logprobs: ``(B, N)`` float32: the same under the model's own logits.
-        trace: A dictionary a token, of each row: see docs/trace.md.
-        backtracks: How often tokens of each row were taken back.
-    """
-
-    sequences: Tensor | None = None
+    sequences: Tensor | None = None  # ``(B, P + N)`` int64: the prompt, the tokens, padding
+    # ``(B, N)`` float32: log-probability of each token in its own draw, nats
     scores: Tensor | None = None
-    logprobs: Tensor | None = None
+    logprobs: Tensor | None = None  # ``(B, N)`` float32: the same under the model's own logits
+    # A dictionary a token, of each row: see docs/trace.md
     trace: Sequence[Sequence[dict[str, Any]]] | None = None
-    backtracks: Sequence[int] | None = None
+    backtracks: Sequence[int] | None = None  # How often tokens of each row were taken back
 
 
 class _Drawing(LogitsProcessor):
@@ -104,19 +98,14 @@ def generate(
 ) -> Any:
     """Generate tokens as `generate` does, but drawn by our sampler; see docs/library.md.
 
-    Args:
-        model: Any causal language model with a `DynamicCache`.
-        knobs: Of `SamplingParams`, by name; None: those of the generation config that exist there.
-        negative_prompt_ids: ``(B, Q)`` int64, read without the prompt if `cfg_strength` is above 1;
-            None: the prompt's last token.
-        negative_prompt_attention_mask: ``(B, Q)``, 0 at padding on the left.
-        arguments: As of `generate`.
+    ``model`` is any causal language model with a `DynamicCache`. ``knobs`` are those of
+    `SamplingParams`, by name; None: those of the generation config that exist there. The
+    negative prompt, ``(B, Q)`` int64 with an attention mask that is 0 at padding on the left,
+    is read without the prompt if `cfg_strength` is above 1; None is the prompt's last token.
+    Other ``arguments`` are those of `generate`.
 
-    Returns:
-        ``(B, P + N)`` int64, or a `SampledOutput` if `return_dict_in_generate`.
-
-    Raises:
-        ValueError: An argument or knob is not supported.
+    Returns ``(B, P + N)`` int64, or a `SampledOutput` if `return_dict_in_generate`. Raises
+    ValueError if an argument or knob is not supported.
     """
     for name in ("logits_processor", "prefix_allowed_tokens_fn", "assistant_model", "streamer"):
         if arguments.pop(name, None) is not None:

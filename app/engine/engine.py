@@ -132,10 +132,9 @@ class SpeechEngine:
     def submit(self, job: SpeechJob) -> SpeechStream:
         """Queue a job, without waiting. Must be called on an event loop.
 
-        Returns:
-            An async iterator of its chunks; leaving it cancels the job. An invalid job raises its
-            SpeechError from the first step of the iterator, once its text was read, even while
-            other jobs wait.
+        Returns an async iterator of its chunks; leaving it cancels the job. An invalid job
+        raises its SpeechError from the first step of the iterator, once its text was read,
+        even while other jobs wait.
         """
         running = self._admit(job.id, client=job.client, played=job.played)
         self._text_worker.read(self._backend, running, job)
@@ -144,8 +143,7 @@ class SpeechEngine:
     async def read(self, job: SpeechJob) -> Reading:
         """Convert the text of a job to phonemes, without speaking it.
 
-        Raises:
-            EngineBusy: Too many texts wait to be read, or too many of the client's.
+        Raises EngineBusy if too many texts wait to be read, or too many of the client's.
         """
         self.check_ready()
         if not self._readings.free(job.client):
@@ -157,11 +155,7 @@ class SpeechEngine:
             return await asyncio.wrap_future(self._text_worker.preview(backend, job))
 
     async def encode(self, job_id: str, content: bytes, client: str = "") -> Codes:
-        """Return the codes ``[T, K]`` of a recording, an audio file.
-
-        Raises:
-            EngineBusy: Too much waits to be read, or too much of the client's.
-        """
+        """Return the codes ``[T, K]`` of an audio file; raises EngineBusy as `read`."""
         self.check_ready()
         if not self._readings.free(client):
             raise EngineBusy("too much waits to be read, or too much of yours", retry_after_s=1)
@@ -172,10 +166,9 @@ class SpeechEngine:
             )
 
     def replay(self, job_id: str, result: SpeechResult, client: str = "") -> SpeechStream:
-        """Make the audio of a speech once more, from its codes; takes no rows and waits for none.
+        """Make the audio of a speech once more, the same samples, from its codes; as `submit`.
 
-        Returns:
-            As `submit`; the same samples.
+        It takes no rows and waits for none.
         """
         running = self._admit(job_id, client=client, played=False, replayed=result)
         self._queue.enqueue(running)
@@ -198,11 +191,7 @@ class SpeechEngine:
             raise self._not_ready()
 
     def check_healthy(self) -> None:
-        """Do nothing if the process need not be restarted.
-
-        Raises:
-            EngineNotReady: Only a restart helps; the message says why.
-        """
+        """Raise EngineNotReady if only a restart of the process helps; the message says why."""
         status = self.status
         if not status.healthy:
             why = status.error or f"the engine has not moved for {status.beat_age_s:.0f} s"

@@ -33,11 +33,7 @@ studio_router = APIRouter(include_in_schema=False)
 
 @studio_router.get("/")
 async def get_root(request: Request) -> Response:
-    """Return the studio to browsers; a program that asks for JSON gets a 404.
-
-    Raises:
-        HTTPException: The client does not accept HTML.
-    """
+    """Return the studio to browsers; a program that asks for JSON gets a 404."""
     if "text/html" not in request.headers.get("accept", ""):
         raise HTTPException(404, "Not Found")
     return await _studio(request)
@@ -64,11 +60,7 @@ async def get_docs() -> Response:
 
 @studio_router.get(PREFIX + "{name}")
 async def get_file(request: Request, name: str) -> Response:
-    """Return a file of a page.
-
-    Raises:
-        HTTPException: There is none of that name.
-    """
+    """Return a file of a page; 404 if there is none of that name."""
     parts = PARTS.get(PREFIX + name)
     if parts is None:
         raise HTTPException(404, "Not Found")

@@ -41,30 +41,18 @@ Route = Literal["least", "two"]
 
 @dataclass(frozen=True)
 class Load:
-    """A load and what serves it.
-
-    Attributes:
-        replicas: How many.
-        slots: Rows of each.
-        rate: Requests a second, over all.
-        step_s: Seconds of a step.
-        frames: Frames of a request.
-        first_frames: Frames until the first sound.
-        overhead_s: Seconds outside the replica until the first sound.
-        between_s: Seconds from a request's last frame until its row has another.
-        route: How a replica is chosen.
-        jitter_s: A request arrives up to so many seconds later than it was sent, at random.
-    """
+    """A load and what serves it."""
 
     replicas: int
-    slots: int
-    rate: float
-    step_s: float
-    frames: int
-    first_frames: int = 1
-    overhead_s: float = 0.0
-    between_s: float = 0.0
-    route: Route = "least"
+    slots: int  # Rows of each
+    rate: float  # Requests a second, over all
+    step_s: float  # Seconds of a step
+    frames: int  # Frames of a request
+    first_frames: int = 1  # Frames until the first sound
+    overhead_s: float = 0.0  # Seconds outside the replica until the first sound
+    between_s: float = 0.0  # Seconds from a request's last frame until its row has another
+    route: Route = "least"  # How a replica is chosen
+    # A request arrives up to so many seconds later than it was sent, at random
     jitter_s: float = 0.0
 
     @property
@@ -112,9 +100,7 @@ def simulate(
 ) -> list[float]:
     """Return the seconds to the first sound of each request, but for the first tenth.
 
-    Args:
-        requests: How many.
-        seed: Of arrivals and routes.
+    ``seed`` is of arrivals and routes.
     """
     random_ = random.Random(f"routes {seed}")  # arrivals are those of `offer`
     late = random.Random(f"jitter {jitter_seed}")
@@ -177,14 +163,9 @@ async def offer(url: str, load: Load, requests: int, seed: int) -> list[float]:
 async def measure(url: str, load: Load, requests: int) -> dict[str, float]:
     """Measure what a simulation is told of a service, apart from any load.
 
-    Args:
-        url: Of the service.
-        load: Its replicas, slots, step and frames.
-        requests: To measure the time between two requests of a row, with some always waiting.
-
-    Returns:
-        ``overhead_ms``, to the first sound of an idle service without the first steps, and
-        ``between_ms``: rows times seconds a request, without the steps.
+    Returns ``overhead_ms``, to the first sound of an idle service without the first steps, and
+    ``between_ms``: rows times seconds a request, without the steps, while some requests always
+    wait.
     """
     ended_s: list[float] = []
     idle_s: list[float] = []
@@ -219,12 +200,7 @@ def check(
 ) -> dict[str, Any]:
     """Offer a load to a service; return what was measured beside what is simulated.
 
-    Args:
-        url: Of the service.
-        requests: How many.
-        seed: Of the arrivals.
-        jitter_s: Of the intervals.
-        times: Simulations of an interval.
+    The intervals are of so many ``times``, and of arrivals late by ``jitter_s``.
     """
     measured = asyncio.run(offer(url, load, requests, seed))
     same = simulate(load, requests, seed)

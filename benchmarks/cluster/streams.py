@@ -42,19 +42,13 @@ TEXT = "The clocks of the old tower went on as if nobody had ever asked them for
 
 @dataclass
 class Outcomes:
-    """What clients saw.
+    """What clients saw."""
 
-    Attributes:
-        counts: By outcome.
-        first_s: Seconds to the first audio of each whole stream.
-        audio_s: Seconds of audio of whole streams.
-        causes: What the others said.
-    """
-
-    counts: Counter[str] = field(default_factory=Counter)
+    counts: Counter[str] = field(default_factory=Counter)  # By outcome
+    # Seconds to the first audio of each whole stream
     first_s: list[float] = field(default_factory=list)
-    audio_s: float = 0.0
-    causes: Counter[str] = field(default_factory=Counter)
+    audio_s: float = 0.0  # Seconds of audio of whole streams
+    causes: Counter[str] = field(default_factory=Counter)  # What the others said
 
     def add(self, kind: str, text: str, seed: int, got: ReceivedSpeech) -> None:
         """Count a stream."""
@@ -127,13 +121,8 @@ async def run_command(command: Sequence[str]) -> tuple[int, float]:
 async def new_work(url: str, since_s: float) -> tuple[float, list[int]]:
     """Ask for speech until there is some.
 
-    Args:
-        url: Of the service.
-        since_s: Of `time.monotonic`.
-
-    Returns:
-        Seconds since then to the first sound of a request that was sent after, and the statuses of
-        what failed before.
+    Returns the seconds from ``since_s``, of `time.monotonic`, to the first sound of a request
+    that was sent after it, and the statuses of what failed before.
     """
     failed: list[int] = []
     async with open_client(url) as client:
@@ -159,12 +148,7 @@ async def during(
 ) -> None:
     """Run a command several times while clients speak; tell when there was new work after each.
 
-    Args:
-        url: Of the service.
-        clients: How many.
-        every_s: Seconds from one command to the next.
-        times: How many commands.
-        whole: A command that succeeds while all replicas are ready; empty: not asked.
+    ``whole`` is a command that succeeds while all replicas are ready; if empty it is not asked.
     """
     seconds = every_s * (times + 1)
     began_s = time.monotonic()
@@ -187,12 +171,7 @@ async def during(
 async def overhead(urls: Sequence[str], times: int) -> list[dict[str, Any]]:
     """Ask each service in turn, one request at a time; compare their first sounds with the first's.
 
-    Args:
-        urls: Of the services; the first is without a proxy.
-        times: Requests of each.
-
-    Raises:
-        RuntimeError: A request failed.
+    The first is without a proxy. Raises RuntimeError if a request fails.
     """
     first_ms: dict[str, list[float]] = {url: [] for url in urls}
     async with AsyncExitStack() as opened:

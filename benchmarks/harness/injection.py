@@ -21,25 +21,15 @@ class WorkerKilled(BaseException):
 
 @dataclass(frozen=True)
 class Fault:
-    """A fault that occurs once.
+    """A fault that occurs once."""
 
-    Attributes:
-        name: For the table.
-        owner: The class of the method that fails.
-        method: Name of the method.
-        happens: Called instead, with the original method and its arguments.
-        level: Only calls whose last argument is this level fail; None: all.
-        after_calls: Number of successful calls before.
-        hits: How many concurrent requests may be affected; None: all of them.
-    """
-
-    name: str
-    owner: type
-    method: str
-    happens: Call
-    level: int | None = None
-    after_calls: int = 0
-    hits: int | None = 1
+    name: str  # For the table
+    owner: type  # The class of the method that fails
+    method: str  # Name of the method
+    happens: Call  # Called instead, with the original method and its arguments
+    level: int | None = None  # Only calls whose last argument is this level fail; None: all
+    after_calls: int = 0  # Number of successful calls before
+    hits: int | None = 1  # How many concurrent requests may be affected; None: all of them
 
 
 def no_numbers(original: Call, *args: Any) -> Any:

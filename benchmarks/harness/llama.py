@@ -27,16 +27,10 @@ class _TimingProcessor(LogitsProcessor):
 def transformers_generate(
     llama: Any, prefixes: Tensor, frames: int, *, greedy: bool, static: bool = False
 ) -> tuple[Tensor, Marks]:
-    """Decode with `generate`.
+    """Decode prefixes ``[B, S, D]`` with `generate`, with a StaticCache or its DynamicCache.
 
-    Args:
-        prefixes: ``[B, S, D]``.
-        frames: Number of codes.
-        greedy: Take the likeliest code; otherwise draw at temperature 1.
-        static: Use its StaticCache instead of its DynamicCache.
-
-    Returns:
-        Codes ``[B, frames]``, and the seconds at each of `MARKS`.
+    Draws at temperature 1 unless ``greedy``. Returns codes ``[B, frames]``, and the seconds at
+    each of `MARKS`.
     """
     timing = _TimingProcessor(llama.config.vocab_size - 1)
     ids: Tensor = llama.generate(

@@ -16,19 +16,12 @@ TableRow = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Target:
-    """A figure with the bound that it should meet.
+    """A figure with the bound that it should meet."""
 
-    Attributes:
-        what: Name of the figure.
-        figure: The measured value.
-        asked: The bound, as printed.
-        holds: Whether the figure meets it.
-    """
-
-    what: str
-    figure: float
-    asked: str
-    holds: bool
+    what: str  # Name of the figure
+    figure: float  # The measured value
+    asked: str  # The bound, as printed
+    holds: bool  # Whether the figure meets it
 
 
 def machine() -> dict[str, Any]:
@@ -59,16 +52,10 @@ def conclude(
     started: TableRow,
     series: TableRow | None = None,
 ) -> int:
-    """Print the table and the targets, and write the report.
+    """Print the table and the targets, and write the report; return 1 if a target is missed.
 
-    Args:
-        targets: The targets with their figures.
-        out: JSON file; None: not written.
-        started: `machine`, called before the measurement.
-        series: Further data for the file, by name.
-
-    Returns:
-        The exit status: 1 if a target is missed.
+    ``started`` is `machine`, called before the measurement, ``series`` further data for the
+    file.
     """
     print_table(rows)
     print()

@@ -26,12 +26,8 @@ class NotServed(RuntimeError):
 def served(prefix: Sequence[str] = (), /, **settings: str | float) -> Iterator[str]:
     """Start a server in a new process; yield its URL once it is ready.
 
-    Args:
-        prefix: Command line words before the server's own, such as a wrapper.
-        settings: Fields of `app.settings.Settings`; others come from the environment.
-
-    Raises:
-        NotServed: It ended, or did not become ready within five minutes.
+    ``prefix`` are words of the command line before the server's own, ``settings`` fields of
+    `Settings`; others come from the environment. Raises NotServed as `wait_until_ready`.
     """
     chosen = {"port": 0, "log_level": "warning"} | settings
     environment = os.environ | {f"TTS_{k.upper()}": str(v) for k, v in chosen.items()}
@@ -60,8 +56,7 @@ def served(prefix: Sequence[str] = (), /, **settings: str | float) -> Iterator[s
 def served_here(app: FastAPI) -> Iterator[str]:
     """Serve an application in a thread of this process; yield its URL once it is ready.
 
-    Raises:
-        NotServed: It ended, or did not become ready within five minutes.
+    Raises NotServed as `wait_until_ready`.
     """
     config = uvicorn.Config(app, host="127.0.0.1", port=0, log_config=None, access_log=False)
     server = uvicorn.Server(config)
@@ -88,9 +83,7 @@ def served_or(url: str | None, **settings: str | float) -> AbstractContextManage
 def argument_parser(description: str | None, *, needs_vitals: bool) -> argparse.ArgumentParser:
     """Return the command line arguments that benchmarks of a server share.
 
-    Args:
-        description: Description of the command.
-        needs_vitals: Whether the benchmark reads `Vitals` and must start the server itself.
+    One that ``needs_vitals`` must start the server itself.
     """
     parser = argparse.ArgumentParser(
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -104,12 +97,7 @@ def argument_parser(description: str | None, *, needs_vitals: bool) -> argparse.
 def wait_until_ready(url: str, is_alive: Callable[[], bool]) -> None:
     """Return once a server takes requests.
 
-    Args:
-        url: Its address.
-        is_alive: Whether its process or thread runs.
-
-    Raises:
-        NotServed: It ended, or did not become ready within five minutes.
+    Raises NotServed if it ended, or did not become ready within five minutes.
     """
     ends_s = time.monotonic() + READY_WITHIN_S
     with httpx2.Client(base_url=url, trust_env=False) as client:

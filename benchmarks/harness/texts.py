@@ -15,11 +15,6 @@ def sentences() -> list[str]:
 
 
 def texts(count: int, *, sentences_each: int = 1) -> list[str]:
-    """Return texts, distinct as long as the sentences last.
-
-    Args:
-        count: Number of texts.
-        sentences_each: Sentences a text.
-    """
+    """Return texts, distinct as long as the sentences last."""
     source = cycle(sentences())
     return [" ".join(islice(source, sentences_each)) for _ in range(count)]

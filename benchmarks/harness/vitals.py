@@ -17,27 +17,16 @@ _USED = ("tts_slots", {"state": "used"})
 
 @dataclass(frozen=True)
 class Vitals:
-    """Resources held at one moment by a server and its child processes.
+    """Resources held at one moment by a server and its child processes."""
 
-    Attributes:
-        queued: Jobs that wait.
-        running: Jobs in work.
-        slots: Slots of the level-0 cache in use; None if the engine does not count them.
-        tasks: Tasks on the event loop.
-        processes: The process and its children.
-        threads: Threads of all processes.
-        files: Open file descriptors, including sockets.
-        rss_bytes: Resident memory.
-    """
-
-    queued: int
-    running: int
-    slots: int | None
-    tasks: int
-    processes: int
-    threads: int
-    files: int
-    rss_bytes: int
+    queued: int  # Jobs that wait
+    running: int  # Jobs in work
+    slots: int | None  # Slots of the level-0 cache in use; None if the engine does not count them
+    tasks: int  # Tasks on the event loop
+    processes: int  # The process and its children
+    threads: int  # Threads of all processes
+    files: int  # Open file descriptors, including sockets
+    rss_bytes: int  # Resident memory
 
     @property
     def idle(self) -> bool:
@@ -75,21 +64,14 @@ def collect_garbage() -> None:
 async def ask_vitals(client: httpx2.AsyncClient, *, collect: bool = False) -> Vitals:
     """Fetch the vitals of a server of `benchmarks.harness.instrumented`.
 
-    Args:
-        client: A client of the server.
-        collect: Collect garbage first, which takes tens of milliseconds.
+    To ``collect`` its garbage first takes tens of milliseconds.
     """
     answer = await client.get(PATH, params={"collect": str(collect).lower()})
     return Vitals(**answer.raise_for_status().json())
 
 
 async def settled_vitals(url: str, timeout_s: float = 10.0) -> Vitals:
-    """Return the vitals once the server is idle and its connections are closed.
-
-    Args:
-        url: URL of the server.
-        timeout_s: After this time the current vitals are returned.
-    """
+    """Return the vitals once the server is idle and its connections are closed, or time is up."""
     async with httpx2.AsyncClient(base_url=url) as client:
         vitals = await ask_vitals(client, collect=True)
         ends_s = asyncio.get_running_loop().time() + timeout_s

@@ -16,9 +16,7 @@ from tools.listeners import ReceivedSpeech
 async def receive_live(url: str, text: str, **fields: Any) -> ReceivedSpeech:
     """Request speech over a new session; cancelling the call aborts the connection.
 
-    Args:
-        url: HTTP URL of the server.
-        fields: Further fields of `response.create`.
+    ``fields`` are further ones of `response.create`.
     """
     address = url.replace("http", "ws", 1) + "/v1/audio/speech/stream"
     try:

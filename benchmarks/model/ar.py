@@ -127,11 +127,7 @@ def variants(model: Valle, quantized: Valle) -> dict[str, Variant]:
 
 
 def check(runs: dict[str, Variant], prefixes: Tensor) -> None:
-    """Compare the greedy codes of all variants.
-
-    Raises:
-        SystemExit: They differ.
-    """
+    """Compare the greedy codes of all variants; raises SystemExit if they differ."""
     greedy = {name: run(prefixes, GATE, greedy=True)[0] for name, run in runs.items()}
     for name, codes in greedy.items():
         if name != "int8" and not torch.equal(codes, greedy["float32"]):

@@ -55,31 +55,18 @@ FLOOR_DB = -60.0  # relative to the loudest bin; lower values are clamped
 
 @dataclass(frozen=True)
 class WindowResult:
-    """Comparison of one window shape with the whole, over all sentences.
+    """Comparison of one window shape with the whole, over all sentences."""
 
-    Attributes:
-        shape: Frames of a window, before and after it; or a name.
-        heard_after_s: Seconds of level 0 needed before the first window can be decoded.
-        work: Positions of all passes relative to those of the whole.
-        equal_level_1: Share of level-1 codes equal to those of the whole.
-        equal: Share of equal codes over all NAR levels.
-        jump: Median jump over seams.
-        jump_of_whole: Median jump of the whole at the same places.
-        worst_jump: Largest jump.
-        worst_jump_of_whole: Largest jump of the whole at the same places.
-        spectrum_db: Mean difference of the log spectra.
-    """
-
-    shape: str
-    heard_after_s: float
-    work: float
-    equal_level_1: float
-    equal: float
-    jump: float
-    jump_of_whole: float
-    worst_jump: float
-    worst_jump_of_whole: float
-    spectrum_db: float
+    shape: str  # Frames of a window, before and after it; or a name
+    heard_after_s: float  # Seconds of level 0 needed before the first window can be decoded
+    work: float  # Positions of all passes relative to those of the whole
+    equal_level_1: float  # Share of level-1 codes equal to those of the whole
+    equal: float  # Share of equal codes over all NAR levels
+    jump: float  # Median jump over seams
+    jump_of_whole: float  # Median jump of the whole at the same places
+    worst_jump: float  # Largest jump
+    worst_jump_of_whole: float  # Largest jump of the whole at the same places
+    spectrum_db: float  # Mean difference of the log spectra
 
 
 @dataclass(frozen=True)

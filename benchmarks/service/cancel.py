@@ -70,11 +70,7 @@ async def until_idle(client: httpx2.AsyncClient) -> float:
 
 
 class LeavingClients:
-    """Disconnects clients and measures how long the server takes to become idle.
-
-    Args:
-        url: URL of the server.
-    """
+    """Disconnects clients and measures how long the server takes to become idle."""
 
     def __init__(self, url: str, client: httpx2.AsyncClient, inputs: Sequence[str], text_s: float):
         self._clients = clients(url, client)
@@ -110,10 +106,9 @@ class LeavingClients:
 
 
 async def grow(url: str, inputs: Sequence[str], text_s: float) -> list[float]:
-    """Send requests, four at a time, a third of them disconnected, and read the server's memory.
+    """Send requests, four at a time, a third of them disconnected; return the memory meanwhile.
 
-    Returns:
-        Bytes after every ten requests, with the server idle and its garbage collected.
+    That is bytes after every ten requests, with the server idle and its garbage collected.
     """
     generator, memory = random.Random(1), list[float]()
     async with open_client(url) as client, open_client(url) as asking:

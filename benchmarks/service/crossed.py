@@ -38,16 +38,10 @@ def own_texts(clients: int, each: int) -> list[list[SeededRequest]]:
 async def measure(
     url: str, wanted: Sequence[Sequence[SeededRequest]], count: int
 ) -> dict[str, int]:
-    """Send the requests and count whose response each client received.
+    """Send ``count`` requests in all and count whose response each client received.
 
-    Args:
-        url: URL of the server.
-        wanted: Requests of each client.
-        count: Total number of requests.
-
-    Returns:
-        Counts of ``own``, ``another's``, ``nobody's`` and ``failed`` responses, and of texts with
-        equal responses (``alike``).
+    Returns counts of ``own``, ``another's``, ``nobody's`` and ``failed`` responses, and of
+    texts with equal responses (``alike``).
     """
     async with open_client(url) as client:
         sender = FingerprintClient(client, url)

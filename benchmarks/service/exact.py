@@ -49,15 +49,10 @@ class SeededRequest:
 
 @dataclass(frozen=True)
 class Fingerprint:
-    """Hashes of a response; responses are identical if these are equal.
+    """Hashes of a response; responses are identical if these are equal."""
 
-    Attributes:
-        codes: Hash of its codes.
-        sound: Hash of its audio bytes.
-    """
-
-    codes: str
-    sound: str
+    codes: str  # Hash of its codes
+    sound: str  # Hash of its audio bytes
 
 
 Speak = Callable[[SeededRequest], Awaitable[Fingerprint]]

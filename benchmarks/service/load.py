@@ -36,35 +36,20 @@ WARM_UP = 4
 
 @dataclass(frozen=True)
 class Figures:
-    """Figures of one load.
-
-    Attributes:
-        load: Name of the load.
-        requests: Number of requests.
-        failed: Requests refused or cut off.
-        audio_a_second: Seconds of audio received a second.
-        first_p50_ms: Median time to first sound of requests without a gap.
-        first_p95_ms: 95th percentile of it.
-        first_p99_ms: 99th percentile of it.
-        gaps: Requests with a gap in playback.
-        underrun_s: Total length of the gaps.
-        rtf_p50: Median of seconds to the last byte over seconds of audio.
-        rtf_p95: 95th percentile of it.
-        late: The `timeline` of each request with a gap.
-    """
+    """Figures of one load."""
 
     load: str
     requests: int
-    failed: int
-    audio_a_second: float
-    first_p50_ms: float
-    first_p95_ms: float
-    first_p99_ms: float
-    gaps: int
-    underrun_s: float
-    rtf_p50: float
-    rtf_p95: float
-    late: list[dict[str, Any]]
+    failed: int  # Requests refused or cut off
+    audio_a_second: float  # Seconds of audio received a second
+    first_p50_ms: float  # Median time to first sound of requests without a gap
+    first_p95_ms: float  # 95th percentile of it
+    first_p99_ms: float  # 99th percentile of it
+    gaps: int  # Requests with a gap in playback
+    underrun_s: float  # Total length of the gaps
+    rtf_p50: float  # Median of seconds to the last byte over seconds of audio
+    rtf_p95: float  # 95th percentile of it
+    late: list[dict[str, Any]]  # The `timeline` of each request with a gap
 
     @property
     def smooth(self) -> bool:
@@ -100,9 +85,7 @@ def figures(load: str, received: Sequence[ReceivedSpeech], audio_a_second: float
 def timeline(one: ReceivedSpeech, began_s: float) -> dict[str, Any]:
     """Return when a speech was sent, when its first byte came, and its `gaps`; in seconds.
 
-    Args:
-        one: Its first byte came.
-        began_s: When the load began, by the clock of ``one.sent_s``.
+    ``began_s`` is when the load began, by the clock of ``one.sent_s``.
     """
     return {
         "sent_s": one.sent_s - began_s,
@@ -137,14 +120,9 @@ async def closed_loop(client: httpx2.AsyncClient, clients: int, inputs: Sequence
 async def open_loop(
     client: httpx2.AsyncClient, streams: float, inputs: Sequence[str], text_s: float, seed: int = 0
 ) -> Figures:
-    """Send requests as a Poisson process.
+    """Send requests as a Poisson process, so that ``streams`` listeners play at once on average.
 
-    Args:
-        client: A client of the server.
-        streams: Average number of listeners playing at once.
-        inputs: One text a request.
-        text_s: Average length of a text's audio in seconds.
-        seed: Seed of the arrival times.
+    ``text_s`` is the average length of a text's audio in seconds.
     """
     began_s = perf_counter()
     received = await arriving(client, inputs, streams / text_s, seed)
@@ -156,14 +134,7 @@ async def open_loop(
 async def arriving(
     client: httpx2.AsyncClient, inputs: Sequence[str], rate_hz: float, seed: int
 ) -> list[ReceivedSpeech]:
-    """Send requests as a Poisson process and return the responses.
-
-    Args:
-        client: A client of the server.
-        inputs: One text a request.
-        rate_hz: Average arrivals a second.
-        seed: Seed of the arrival times.
-    """
+    """Send a request for each text as a Poisson process and return the responses."""
     received: list[ReceivedSpeech] = []
 
     async def listen(number: int, text: str) -> None:
@@ -192,8 +163,7 @@ async def search(
 ) -> tuple[float, list[Figures]]:
     """Find the largest load that is `Figures.smooth`, by bisection.
 
-    Returns:
-        The load in streams, to a half (0 if not even half a stream is), and all figures.
+    Returns the load in streams, to a half (0 if not even half a stream is), and all figures.
     """
     tried = list[Figures]()
     best, too_many = 0.0, math.inf

@@ -36,33 +36,19 @@ _V1, _V2 = Path("/sys/fs/cgroup/cpu"), Path("/sys/fs/cgroup")
 
 @dataclass(frozen=True)
 class QuotaResult:
-    """Figures of one load.
+    """Figures of one load."""
 
-    Attributes:
-        quota: Percent of the machine.
-        streams: Capacity in streams, as reported by the server before the load.
-        speed: Load relative to ``streams``.
-        requests: Number of requests.
-        refused: Requests refused with 503 and Retry-After.
-        failed: Requests that failed otherwise.
-        gaps: Accepted requests with a gap in playback.
-        underrun_s: Total length of the gaps.
-        first_p50_ms: Median time to the first byte of audio.
-        first_p95_ms: 95th percentile of it.
-        late: The `timeline` of each accepted request with a gap.
-    """
-
-    quota: int
-    streams: int
-    speed: float
+    quota: int  # Percent of the machine
+    streams: int  # Capacity in streams, as reported by the server before the load
+    speed: float  # Load relative to ``streams``
     requests: int
-    refused: int
-    failed: int
-    gaps: int
-    underrun_s: float
-    first_p50_ms: float
-    first_p95_ms: float
-    late: list[dict[str, Any]]
+    refused: int  # Requests refused with 503 and Retry-After
+    failed: int  # Requests that failed otherwise
+    gaps: int  # Accepted requests with a gap in playback
+    underrun_s: float  # Total length of the gaps
+    first_p50_ms: float  # Median time to the first byte of audio
+    first_p95_ms: float  # 95th percentile of it
+    late: list[dict[str, Any]]  # The `timeline` of each accepted request with a gap
 
 
 @contextmanager

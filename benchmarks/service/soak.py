@@ -49,18 +49,14 @@ WRONG: tuple[dict[str, Any], ...] = (
 
 @dataclass
 class SoakLog:
-    """Observations of a soak test, at seconds since its start.
+    """Observations of a soak test, at seconds since its start."""
 
-    Attributes:
-        began_s: Its start, by `perf_counter`.
-        outcomes: Count of each kind of request and outcome.
-        first_s: Time at which each probe was sent, and its seconds to first sound.
-        vitals: Time of each reading, number of requests ended by then, and the reading.
-    """
-
-    began_s: float = field(default_factory=perf_counter)
+    began_s: float = field(default_factory=perf_counter)  # Its start, by `perf_counter`
+    # Count of each kind of request and outcome
     outcomes: Counter[tuple[str, str]] = field(default_factory=Counter)
+    # Time at which each probe was sent, and its seconds to first sound
     first_s: list[tuple[float, float]] = field(default_factory=list)
+    # Time of each reading, number of requests ended by then, and the reading
     vitals: list[tuple[float, int, Vitals]] = field(default_factory=list)
 
     @property
@@ -155,13 +151,7 @@ def _outcome(received: ReceivedSpeech) -> str:
 
 
 async def soak(url: str, minutes: float, rate_hz: float) -> SoakLog:
-    """Run clients for some minutes and read the server's vitals.
-
-    Args:
-        url: URL of the server.
-        minutes: Duration.
-        rate_hz: Average arrivals a second.
-    """
+    """Run clients for some minutes and read the server's vitals; ``rate_hz`` arrive on average."""
     ends_s, generator = 60 * minutes, random.Random(0)
     async with open_client(url) as client, open_client(url) as asking:
         await receive(client, texts(1)[0])

@@ -57,9 +57,7 @@ def page_first_sound_ms(page: Any, address: str, seed: int) -> float:
 def load(browser: Browser, address: str) -> tuple[float, float, list[str]]:
     """Load the page in a new profile.
 
-    Returns:
-        Milliseconds to the load event, milliseconds until its text field is there, the paths of its
-        files.
+    Returns milliseconds to the load event and to the first paint, and the paths of its files.
     """
     page = browser.new_context().new_page()
     paths: list[str] = []

@@ -44,24 +44,15 @@ def tokens(text: str) -> list[str]:
 
 @dataclass(frozen=True)
 class Take:
-    """One speech.
+    """One speech."""
 
-    Attributes:
-        sentence_s: Seconds from the first token to that which ends the first sentence.
-        sound_s: Seconds from the first token to the first audible sound; None without any.
-    """
-
-    sentence_s: float
+    sentence_s: float  # Seconds from the first token to that which ends the first sentence
+    # Seconds from the first token to the first audible sound; None without any
     sound_s: float | None
 
 
 class Socket:
-    """A protocol: how tokens are sent, and what is sound of what comes.
-
-    Args:
-        path: Of the WebSocket.
-        subprotocol: Offered in the handshake.
-    """
+    """A protocol: how tokens are sent, and what is sound of what comes."""
 
     def __init__(self, path: str, subprotocol: str | None = None) -> None:
         self.path, self.subprotocol = path, subprotocol

@@ -23,9 +23,8 @@ EFFECTS: Final = (*(one.features[0] for one in _PROCESSORS), DRAW)
 class Effects(Rows):
     """How processors moved the log-probabilities of V codes in B rows.
 
-    Attributes:
-        nats: ``(B, V)`` float32 of each that ran in any row, -inf of a code that it excluded, 0
-            where it did nothing.
+    ``nats`` are ``(B, V)`` float32 of each that ran in any row, -inf of a code that it
+    excluded, 0 where it did nothing.
     """
 
     def __init__(self, rows: int, nats: Mapping[str, Tensor] | None = None) -> None:

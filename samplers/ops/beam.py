@@ -12,15 +12,9 @@ def beam_step(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Extend every beam by every code and keep the best; a finished beam competes as it is.
 
-    Args:
-        logits: ``(W, V)`` float32.
-        scores: ``(W,)`` float32, log-probability of each beam in nats.
-        finished: ``(W,)`` bool.
-        width: How many beams to keep.
-
-    Returns:
-        Parent ``(width,)`` int64, code ``(width,)`` int64 (-1 for a finished beam that stays) and
-        score ``(width,)`` float32, best first.
+    Takes ``(W, V)`` logits, scores ``(W,)`` float32, the log-probability of each beam in nats,
+    and finished ``(W,)`` bool. Returns parent ``(width,)`` int64, code ``(width,)`` int64 (-1
+    for a finished beam that stays) and score ``(width,)`` float32, best first.
     """
     vocab_size = logits.shape[-1]
     extended = scores[:, None] + logits.log_softmax(-1)

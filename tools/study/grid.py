@@ -19,20 +19,14 @@ Setting = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class StudyTake:
-    """A take to be spoken: all that its codes depend on, beside the model.
+    """A take to be spoken: all that its codes depend on, beside the model."""
 
-    Attributes:
-        setting: The knobs that vary.
-        fixed: The others that are set.
-        first: Whether its text and voice are the first of the study.
-    """
-
-    setting: Setting
-    fixed: Setting
+    setting: Setting  # The knobs that vary
+    fixed: Setting  # The others that are set
     text: str
     voice: str | None
     seed: int
-    first: bool = False
+    first: bool = False  # Whether its text and voice are the first of the study
 
     @property
     def body(self) -> dict[str, Any]:
@@ -73,11 +67,8 @@ def settings_of(varied: Mapping[str, Sequence[Any]], *, crossed: bool) -> list[S
 def read_varied(words: Sequence[str]) -> dict[str, list[Any]]:
     """Return the values of each knob, from words such as `top_p=0.8,0.9` and `top_k=10:90:9`.
 
-    Args:
-        words: A value without a name belongs to the name before it.
-
-    Raises:
-        CommandError: A word is neither, or has no legal value.
+    A value without a name belongs to the name before it. Raises CommandError if a word is
+    neither, or has no legal value.
     """
     varied: dict[str, list[Any]] = {}
     for word in words:
@@ -94,11 +85,7 @@ def read_varied(words: Sequence[str]) -> dict[str, list[Any]]:
 
 
 def read_fixed(words: Sequence[str]) -> dict[str, Any]:
-    """Return the knobs of words such as `preset=stable`.
-
-    Raises:
-        CommandError: One is not NAME=VALUE, or not legal.
-    """
+    """Return the knobs of words such as `preset=stable`; raises CommandError if one is wrong."""
     found = {}
     for word in words:
         name, named, text = word.partition("=")

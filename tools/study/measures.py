@@ -26,12 +26,9 @@ _FEWEST_WORDS = 6
 def measure(
     report: Mapping[str, Any], samples: NDArray[np.float32], rate_hz: int
 ) -> dict[str, float]:
-    """Return the measures of a take; the last two only where words have times.
+    """Return the measures of a take ``[N]``; the last two only where words have times.
 
-    Args:
-        report: Of the API, with its trace.
-        samples: ``[N]``.
-        rate_hz: Samples a second.
+    ``report`` is that of the API, with its trace.
     """
     spoken = report["utterances"]
     tokens = [token for one in spoken for token in one["tokens"] or ()]

@@ -19,19 +19,12 @@ _WIDTH, _HEIGHT, _MARGIN = 230, 120, 34
 
 @dataclass(frozen=True)
 class Curve:
-    """One knob of a study.
-
-    Attributes:
-        knob: Its name.
-        values: In order.
-        points: Measure -> an interval for each value.
-        faults: Cliffs and dead halves, in words.
-    """
+    """One knob of a study."""
 
     knob: str
-    values: Sequence[Any]
-    points: Mapping[str, Sequence[Estimate]]
-    faults: Sequence[str]
+    values: Sequence[Any]  # In order
+    points: Mapping[str, Sequence[Estimate]]  # Measure -> an interval for each value
+    faults: Sequence[str]  # Cliffs and dead halves, in words
 
 
 def means(rows: Table, measure: str) -> dict[str, float]:
@@ -139,19 +132,12 @@ def as_svg(curve: Curve, measure: str) -> str:
 
 @dataclass(frozen=True)
 class Heading:
-    """What a page tells beside its curves.
+    """What a page tells beside its curves."""
 
-    Attributes:
-        about: The command.
-        takes: How many there are.
-        race: How the best was found, in lines.
-        sounds: Title and MP3 of the takes that can be heard.
-    """
-
-    about: str
-    takes: int
-    race: Sequence[str] = ()
-    sounds: Sequence[tuple[str, bytes]] = ()
+    about: str  # The command
+    takes: int  # How many there are
+    race: Sequence[str] = ()  # How the best was found, in lines
+    sounds: Sequence[tuple[str, bytes]] = ()  # Title and MP3 of the takes that can be heard
 
 
 def as_page(found: Sequence[Curve], heading: Heading) -> str:

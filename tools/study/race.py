@@ -16,23 +16,14 @@ TakesOf = Callable[[Sequence[Setting]], Sequence[StudyTake]]
 
 @dataclass(frozen=True)
 class Goal:
-    """What is sought.
+    """What is sought."""
 
-    Attributes:
-        measure: Its mean over sentences shall be small.
-        limits: Measure -> the most that its mean may be.
-    """
-
-    measure: str
-    limits: dict[str, float]
+    measure: str  # Its mean over sentences shall be small
+    limits: dict[str, float]  # Measure -> the most that its mean may be
 
     @classmethod
     def read(cls, measure: str, words: Sequence[str]) -> "Goal":
-        """Return the goal of words such as `faults=0`.
-
-        Raises:
-            CommandError: One is not MEASURE=NUMBER.
-        """
+        """Return the goal of words such as `faults=0`; raises CommandError if one is another."""
         try:
             pairs = [word.split("=") for word in words]
             return cls(measure, {name: float(most) for name, most in pairs})
@@ -52,38 +43,28 @@ class Goal:
 
 @dataclass(frozen=True)
 class Found:
-    """How a race ended.
+    """How a race ended."""
 
-    Attributes:
-        setting: The best; None if nothing beats what there is.
-        lines: What happened, in words.
-    """
-
-    setting: Setting | None
-    lines: Sequence[str]
+    setting: Setting | None  # The best; None if nothing beats what there is
+    lines: Sequence[str]  # What happened, in words
 
 
 class Race:
     """A race of settings against the one that there is, which takes part in every round.
 
-    In each round the better half stays and the takes of each are doubled; who is left at the end is
-    compared with what there is on sentences that no round has heard.
-
-    Args:
-        speak: Returns a row for each take.
-        goal: What is sought.
+    In each round the better half stays and the takes of each are doubled; who is left at the
+    end is compared with what there is on sentences that no round has heard. ``speak`` returns a
+    row for each take.
     """
 
     def __init__(self, speak: Speak, goal: Goal) -> None:
         self._speak, self._goal = speak, goal
 
     async def run(self, settings: Sequence[Setting], seen: TakesOf, unseen: TakesOf) -> Found:
-        """Return the best setting.
+        """Return the best of settings without the empty one, which is what there is.
 
-        Args:
-            settings: Not with the empty one, which is what there is.
-            seen: Returns the takes of settings that the rounds may use; any beginning is balanced.
-            unseen: The same for the comparison at the end.
+        ``seen`` returns the takes of settings that the rounds may use, any beginning of
+        which is balanced, ``unseen`` those of the comparison at the end.
         """
         left: Sequence[Setting] = settings
         lines, rounds = [], max(1, (len(settings) - 1).bit_length())

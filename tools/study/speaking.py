@@ -24,11 +24,7 @@ Table = list[dict[str, Any]]
 
 
 class TakesFile:
-    """The JSON Lines file of the takes that are done, in the order in which they were.
-
-    Args:
-        path: Takes of other settings, or of other models, may stand in it too.
-    """
+    """The JSON Lines file of the takes that are done, in order, perhaps of several models."""
 
     def __init__(self, path: Path) -> None:
         self._path, self._rows = path, dict[tuple[str, str], Row]()
@@ -51,11 +47,7 @@ class TakesFile:
 
 
 class JudgeCommand:
-    """A command that judges takes: of a JSON object a line it gives numbers.
-
-    Args:
-        command: In words of a shell; it reads lines from stdin and writes a JSON object for each.
-    """
+    """A command, in words of a shell, that answers a take, a line of JSON, with numbers."""
 
     def __init__(self, command: str) -> None:
         self._command, self._turn = command, asyncio.Lock()
@@ -64,8 +56,7 @@ class JudgeCommand:
     async def judge(self, take: Mapping[str, Any]) -> dict[str, float]:
         """Return what the command says of a take, which is an object of JSON.
 
-        Raises:
-            CommandFailed: It ended, or what it wrote are no numbers.
+        Raises CommandFailed if it ended, or what it wrote are no numbers.
         """
         async with self._turn:
             if self._process is None:
@@ -94,15 +85,9 @@ class JudgeCommand:
 class StudySession:
     """Speaks and judges takes; those that are in the folder are not spoken again.
 
-    Args:
-        client: Of the service.
-        at_once: How many takes are spoken at a time.
-        folder: Has `takes.jsonl`, `sounds` and, while judges are asked, what they hear.
-        judges: Commands, see `JudgeCommand`.
-        on_progress: Called with how many are done, and of how many, after each.
-
-    Attributes:
-        presets: Name -> the knobs that it sets.
+    The folder has `takes.jsonl`, `sounds` and, while judges are asked, what they hear.
+    ``judges`` are commands; ``on_progress`` is called with how many takes are done, and of how
+    many.
     """
 
     def __init__(
@@ -121,11 +106,7 @@ class StudySession:
         self.presets: dict[str, dict[str, Any]] = {}
 
     async def open(self) -> None:
-        """Ask which model speaks.
-
-        Raises:
-            CommandFailed: The server does not say.
-        """
+        """Ask which model speaks; raises CommandFailed if the server does not say."""
         answers = [await self._client.get(path) for path in ("/ready", "/v1/presets")]
         for answer in answers:
             if answer.is_error:

@@ -31,14 +31,9 @@ class QuantizerTrainer:
 
     @torch.no_grad()
     def start(self, latent: Tensor, batch_frames: int) -> list[float]:
-        """Fit every level by k-means; return what it leaves over.
+        """Fit every level to latents ``[N, D]`` by k-means; return the deviation of what it leaves.
 
-        Args:
-            latent: ``[N, D]``.
-            batch_frames: How many vectors `quantise` will be given at a time.
-
-        Returns:
-            The deviation of the residual after each level.
+        ``batch_frames`` is how many vectors `quantise` will be given at a time.
         """
         residual, left = latent, []
         for level, book in enumerate(self.books):
@@ -61,8 +56,8 @@ class QuantizerTrainer:
     def quantise(self, latent: Tensor, levels: int) -> tuple[Tensor, Tensor]:
         """Quantise ``[N, D]`` with the first ``levels`` and learn from it.
 
-        Returns:
-            The quantised latent with a straight-through gradient, and the commitment loss.
+        Returns the quantised latent with a straight-through gradient, and the commitment
+        loss.
         """
         residual = latent.detach()
         total = torch.zeros_like(residual)

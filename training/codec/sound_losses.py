@@ -86,14 +86,11 @@ class SoundLosses:
         judged: bool,
         known: Tensor,
     ) -> Tensor:
-        """Return the gradient of all losses by ``heard`` ``[B, N]``; add the losses.
+        """Return the gradient of all losses by ``heard`` ``[B, N]``; add the losses of this batch.
 
-        Args:
-            samples: What was to be heard; longer by what the last frames reach further.
-            heard: What the codec made of it.
-            losses: Get those of this batch, by name.
-            judged: Whether the discriminator listens, too.
-            known: ``[B]`` bool, clips whose pulses stand where the teacher's do.
+        ``samples``, what was to be heard, are longer by what the last frames reach further.
+        If ``judged``, the discriminator listens, too; ``known`` ``[B]`` are clips whose
+        pulses stand where the teacher's do.
         """
         wanted, given, losses["mel"], losses["magnitude"] = self.distances(samples, heard)
         pulls = [(losses["mel"] + MAGNITUDE_WEIGHT * losses["magnitude"], SPECTRA_SHARE)]
@@ -154,10 +151,8 @@ def breath_loss(out: Tensor, pitch_hz: Tensor) -> Tensor:
     """Return by how many nepers pulses are too loud beside noise where there is no pitch.
 
     Spectra alone do not tell them apart: pulses whose phases flicker pass for noise, and buzz.
-
-    Args:
-        out: What the decoder's network gave, ``[B, T, 5 * bins]``.
-        pitch_hz: ``[B, T]``, 0 where there is none, below 0 where it is not known.
+    ``out`` is what the decoder's network gave, ``[B, T, 5 * bins]``, the pitch ``[B, T]`` is 0
+    where there is none, below 0 where it is not known.
     """
     # Beginnings and endings count as voice, and so does what nothing is known of.
     voiced = F.max_pool1d((pitch_hz != 0).float(), 3, 1, 1)

@@ -45,18 +45,13 @@ def judge_ending(
     gave_up: bool | None = None,
     trimmed_s: float = 0.0,
 ) -> Ending:
-    """Judge one recording against the teacher's of the same sentence.
+    """Judge one recording ``[N]`` against the teacher's ``[N]`` of the same sentence.
 
-    Durations are compared without the silence at both ends: some systems trim it and some do not.
-
-    Args:
-        samples: ``[N]``.
-        teacher: ``[N]``, the same sentence.
-        sample_rate_hz: Of both.
-        codes: ``[T, K]``; without them loops are not looked for.
-        gave_up: Whether the system itself said that it came to no end; None: it says nothing.
-        trimmed_s: Silence that the system cut off at both ends. What the teacher leaves before
-            the first word is taken to have been cut there, the rest at the end.
+    Durations are compared without the silence at both ends: some systems trim it and some do
+    not. Without ``codes`` ``[T, K]`` loops are not looked for. Whether the system ``gave_up``
+    is None if it does not say. Of the silence that it cut off at both ends, ``trimmed_s``, what
+    the teacher leaves before the first word is taken to have been cut there, the rest at the
+    end.
     """
     leading_s, spoken_s, trailing_s = find_speech(samples, sample_rate_hz)
     teacher_leading_s, teacher_spoken_s, _ = find_speech(teacher, sample_rate_hz)

@@ -71,16 +71,10 @@ def evaluate(
     timed: bool = True,
     wav_folder: Path | None = None,
 ) -> list[Judgement]:
-    """Let ``speak`` say every sentence with every seed, and judge it.
+    """Let ``speak`` say every sentence with every seed from 0 on, and judge it.
 
-    Args:
-        speak: Whose speech it is.
-        texts: The sentences.
-        seeds: How many seeds, from 0 on.
-        panel: Who judges.
-        name: Of the speaker, for the progress bar.
-        timed: Whether the time it takes to speak means anything.
-        wav_folder: Where the recordings are kept, if they are.
+    ``name`` is for the progress bar; ``timed`` says whether the time it takes to speak means
+    anything.
     """
     if timed:
         speak(texts[0], 0)  # lazy set-up must not count as speaking
@@ -105,8 +99,7 @@ def evaluate(
 def read_sentences(path: Path, count: int) -> list[str]:
     """Return the first ``count`` sentences of a file with one a line.
 
-    Raises:
-        ValueError: It has fewer, or has one twice.
+    Raises ValueError if it has fewer, or has one twice.
     """
     lines = [line.strip() for line in path.read_text("utf-8").splitlines() if line.strip()]
     texts = lines[:count]

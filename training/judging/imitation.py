@@ -85,19 +85,12 @@ Spoken = list[tuple[Samples, str | None]]
 
 @dataclass(frozen=True)
 class Subject:
-    """Somebody to imitate; recordings are ``[N]``, each with its rate where it is not training's.
+    """Somebody to imitate; recordings are ``[N]``."""
 
-    Args:
-        uploaded: What the model is prompted with.
-        rate_hz: Its rate.
-        references: What the speaker is known by.
-        others: True speech, to be judged beside the model's.
-    """
-
-    uploaded: Samples
-    rate_hz: int
-    references: Sequence[Samples]
-    others: Sequence[Samples]
+    uploaded: Samples  # what the model is prompted with
+    rate_hz: int  # of that; the others have training's
+    references: Sequence[Samples]  # what the speaker is known by
+    others: Sequence[Samples]  # true speech, to be judged beside the model's
 
 
 def unseen_speakers(utterances: Sequence[CorpusEntry]) -> dict[str, list[CorpusEntry]]:
@@ -136,9 +129,8 @@ def nearest_to_themselves(
 ) -> tuple[Sums, Sums, Sums]:
     """Return by speaker how many recordings are nearest to them, of how many, and summed cosines.
 
-    Args:
-        embeddings: Unit vectors ``[D]`` of recordings meant to sound like each speaker.
-        references: The speakers' own, ``[D]``.
+    ``embeddings`` are unit vectors ``[D]`` of recordings meant to sound like each speaker,
+    ``references`` the speakers' own.
     """
     names = list(references)
     matrix = np.stack([references[name] for name in names])
@@ -160,11 +152,7 @@ def pairwise(references: Mapping[str, Embedding]) -> float:
 
 
 def sent(samples: Samples, rate_hz: int, way: str) -> tuple[Samples, int]:
-    """Return a recording ``[N]`` as it is sent, and its rate.
-
-    Args:
-        samples: As it was made.
-    """
+    """Return a recording ``[N]`` as it is sent, and its rate."""
     if way == "room":
         sound = resample(samples, rate_hz, SAMPLE_RATE_HZ)
         return passed(sound, ROOM, np.random.default_rng(0)), SAMPLE_RATE_HZ
@@ -278,13 +266,7 @@ class TrueLevel0:
 
     @torch.inference_mode()
     def speak_as(self, voice: str, samples: Samples, text: str) -> Samples:
-        """Return speech ``[N]`` with the likeliest finer levels after a voice's recording.
-
-        Args:
-            voice: Its name.
-            samples: ``[N]``, what is said.
-            text: Its words.
-        """
+        """Return ``samples`` ``[N]`` with the likeliest finer levels after a voice's recording."""
         model, prompt = self._model, self._prompts.of(self._voices[voice])
         codes = self._codec.encode(torch.from_numpy(samples))
         phoneme_ids = encode_phonemes(phonemize(text), model.config.phoneme_ids)
@@ -299,13 +281,7 @@ def figures_of(
     references: Mapping[str, Embedding],
     judges: Judges,
 ) -> dict[str, Estimate]:
-    """Return the figures of one system in one way, with intervals over speakers.
-
-    Args:
-        said: Recordings ``[N]`` of each speaker, each with its text where it is known.
-        references: What the speakers are known by.
-        judges: Who judges.
-    """
+    """Return the figures of one system in one way, with intervals over speakers."""
     embeddings = {
         name: [judges.embed(samples) for samples, _ in spoken] for name, spoken in said.items()
     }

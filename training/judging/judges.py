@@ -61,8 +61,7 @@ def in_words(text: str) -> str:
 def count_errors(said: str, heard: str) -> Errors:
     """Count the edits that turn ``said`` into ``heard``, both normalised.
 
-    Raises:
-        ValueError: ``said`` has no word that could be heard.
+    Raises ValueError if ``said`` has no word that could be heard.
     """
     import jiwer
 
@@ -142,8 +141,7 @@ class Whisper:
 def whisper_folder(name: str) -> Path:
     """Return where the weights of a Whisper lie: ``tiny.en``, ``base``, ``small``, or a folder.
 
-    Raises:
-        FileNotFoundError: There is none; the message says what to install.
+    Raises FileNotFoundError if there is none; the message says what to install.
     """
     if Path(name).is_dir():
         return Path(name)

@@ -83,8 +83,7 @@ PEOPLE: Final = (
 def recordings(person: Person) -> list[tuple[Samples, int]]:
     """Return recordings ``[N]`` of a person, each with its sample rate.
 
-    Raises:
-        FileNotFoundError: The package does not hold enough of what is expected.
+    Raises FileNotFoundError if the package does not hold enough of what is expected.
     """
     folder = _unpacked(person.package)
     found: list[tuple[Samples, int]] = []

@@ -135,11 +135,7 @@ class Server:
         self._client = httpx.Client(base_url=url, timeout=TIMEOUT_S)
 
     def __call__(self, text: str, seed: int) -> Speech:
-        """Ask for ``text``; an answer other than speech ends the evaluation.
-
-        Raises:
-            RuntimeError: The server answered with an error.
-        """
+        """Ask for ``text``; raises RuntimeError if the answer is an error."""
         answer = self._client.post("/tts", json={"input": text, "seed": seed})
         if answer.is_error:
             raise RuntimeError(f"{answer.request.url}: {answer.status_code} {answer.text[:500]}")

@@ -112,8 +112,7 @@ def load_codes(
 ) -> dict[str, tuple[list[CodedUtterance], list[CodedUtterance]]]:
     """Return the utterances to train on and those kept out, by corpus, of coded shards.
 
-    Raises:
-        FileNotFoundError: Nothing has been coded yet.
+    Raises FileNotFoundError if nothing has been coded yet.
     """
     found = {}
     for source in SOURCES:

@@ -63,12 +63,8 @@ class Prompts:
     ) -> NDArray[np.int16] | None:
         """Return at most ``frames`` ``[Tp, K]`` in the voice of ``utterance``, not from it.
 
-        Args:
-            utterance: Whose speaker is asked for.
-            frames: Length of the prompt.
-            random: Of the choice.
-            recorded: In how many cases it is a recording, where the speaker has one.
-            pieces: How many are joined, equally long.
+        In a share of ``recorded`` it is a recording, where the speaker has one; so many
+        ``pieces`` of one length are joined.
         """
         others: list[CodedUtterance] = []
         if random.random() < recorded:

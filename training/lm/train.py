@@ -98,9 +98,8 @@ def pool_of(source: str, speaker: str) -> str:
 class Trainer:
     """Model, optimisers, average and data; `state` is all it needs to go on.
 
-    Args:
-        rate: What the rates of learning are multiplied by; a short run that goes on from
-            trained weights wants less than 1.
+    The rates of learning are multiplied by ``rate``: a short run that goes on from trained
+    weights wants less than 1.
     """
 
     def __init__(self, steps: int, device: torch.device, seed: int = 0, rate: float = 1.0) -> None:
@@ -238,8 +237,7 @@ class Trainer:
     def validate(self, recorded: float = 0.0) -> dict[int, list[tuple[float, float]]]:
         """Return loss and accuracy by level on utterances never trained on, always the same.
 
-        Args:
-            recorded: In how many cases the prompt is a recording, where there is one.
+        In a share of ``recorded`` the prompt is a recording, where there is one.
         """
         random = np.random.default_rng(0)
         prompts = Prompts(self.validation, self.recorded)

@@ -123,10 +123,8 @@ def stretched(
 ) -> NDArray[np.float32]:
     """Return ``[bins, T]`` with what was at bin k at bin ``k * factor``; the top is repeated.
 
-    Args:
-        spectra: From 0 Hz to half of the sample rate.
-        factor: Of all frequencies.
-        bands: Of each of `BANDS_HZ` beside that; between them the frequencies join.
+    The bins go from 0 Hz to half of the sample rate. Each of `BANDS_HZ` has a factor of its own
+    beside that; between them the frequencies join.
     """
     bins = len(spectra)
     edges = np.array(BANDS_HZ) / (SAMPLE_RATE_HZ / 2) * (bins - 1)
@@ -170,12 +168,9 @@ def _sharpened(spectra: NDArray[np.float32], sharpness: float) -> NDArray[np.flo
 
 
 def bent_pitch(pitch: NDArray[np.float32], bend: Bend, piece: int) -> NDArray[np.float32]:
-    """Return the speaker's pitch ``[T]`` in Hz, 0 where there is none.
+    """Return the speaker's pitch ``[T]`` in Hz, 0 where there is none, of the teacher's.
 
-    Args:
-        pitch: ``[T]``, the teacher's.
-        bend: The speaker.
-        piece: Number of the sentence in its text; the roughness of each is its own.
+    ``piece`` is the number of the sentence in its text: each has a roughness of its own.
     """
     voiced = pitch > 0
     if (bend.move == 1 and not bend.roughness) or not voiced.any():
@@ -225,14 +220,10 @@ def speak_cast(
 ) -> None:
     """Make a corpus of many speakers, each of whom says `SENTENCES_EACH` sentences of one shard.
 
-    Args:
-        name: Of the corpus.
-        say: Returns a text ``[N]`` as somebody says it; in a process of its own.
-        make_cast: Returns so many speakers; the first stay the same whatever their number is.
-        texts: What there is to say, in order.
-        held_out_shards: The first, whose speakers are kept out of training.
-        hours: Of speech, with what the corpus holds already.
-        workers: Processes.
+    ``say`` returns a text ``[N]`` as somebody says it, in a process of its own; ``make_cast``
+    so many speakers, of whom the first stay the same whatever their number is. Speakers of the
+    first ``held_out_shards`` are kept out of training; ``hours`` count what the corpus holds
+    already.
     """
     folder = cache_folder() / name
     folder.mkdir(parents=True, exist_ok=True)

@@ -95,13 +95,7 @@ def draw_channel(random: np.random.Generator) -> Channel:
 
 
 def passed(samples: Samples, channel: Channel, random: np.random.Generator) -> Samples:
-    """Return speech ``[N]`` of `SAMPLE_RATE_HZ` as it comes out of a channel, ``[N]``.
-
-    Args:
-        samples: In [-1, 1], not silent.
-        channel: What happens to it.
-        random: Of the room's answer and of the noise.
-    """
+    """Return speech ``[N]``, not silent, of `SAMPLE_RATE_HZ` as it comes out of a channel."""
     sound = samples
     if channel.decay_s is not None:
         room = impulse_response(channel.decay_s, channel.reverberant_db, random)
@@ -126,10 +120,8 @@ def impulse_response(
 ) -> NDArray[np.float32]:
     """Return the answer of a room ``[N]`` to a click: itself, then noise that dies away.
 
-    Args:
-        decay_s: Until it has fallen by 60 dB (RT60).
-        reverberant_db: Energy of the noise over that of the click.
-        random: Of the noise.
+    It has fallen by 60 dB after ``decay_s`` (RT60); its noise has ``reverberant_db`` over the
+    click's energy.
     """
     count = round(decay_s * SAMPLE_RATE_HZ)
     times = np.arange(count) / SAMPLE_RATE_HZ

@@ -65,9 +65,7 @@ class Line:
 def script(texts: Sequence[str], seed: int) -> Iterator[list[Line]]:
     """Yield the lines of each shard: unseen sentences, unseen speakers, then round after round.
 
-    Args:
-        texts: Sentences nobody else says; the script ends where they do.
-        seed: Of the mixtures, of the order in a shard and of the speeds.
+    The script ends where the texts do, which nobody else says.
     """
     named = named_speakers()
     mixed = mixed_speakers(MIXED_SPEAKERS + UNSEEN_SPEAKERS, seed)

@@ -178,8 +178,7 @@ def shard_paths(folder: Path, number: int) -> tuple[Path, Path]:
 class Corpus:
     """The speech on disk: utterances, and their samples by memory map.
 
-    Raises:
-        FileNotFoundError: Nothing has been spoken yet.
+    Raises FileNotFoundError if nothing has been spoken yet.
     """
 
     def __init__(self, cache: Path, name: str = "speech") -> None:
@@ -230,12 +229,9 @@ def derive_shards(
 ) -> None:
     """Make a corpus out of others, every shard that is missing.
 
-    Args:
-        name: Of the corpus.
-        derive: Returns what becomes of a shard of another corpus; in a process of its own.
-        first_shards: Number of the shard that the first of each of the others gives, if it exists.
-        workers: Processes.
-        shards: Of each of the others at most; None: all.
+    ``derive`` returns what becomes of a shard of another corpus, in a process of its own;
+    ``first_shards`` has the number of the shard that the first of each of the others gives, if
+    it exists, of which so many ``shards`` are taken (None: all).
     """
     folder = cache_folder() / name
     folder.mkdir(exist_ok=True)
@@ -265,14 +261,11 @@ def speak_shards(
     hours: float = math.inf,
     workers: int,
 ) -> None:
-    """Speak one shard after the other until a corpus holds the hours asked for.
+    """Speak one shard after the other until a corpus holds the hours asked for, or the last.
 
-    Args:
-        folder: Of the corpus.
-        speak_shard: Writes a shard and returns its seconds; in a process of its own.
-        tasks: What it is given, for each shard that is missing.
-        hours: Of speech, with what the corpus holds already; without end: all tasks.
-        workers: Processes.
+    ``speak_shard`` writes a shard and returns its seconds, in a process of its own, given one
+    of ``tasks``, which are of the shards that are missing. What the corpus holds already
+    counts.
     """
     wanted_s, have_s = hours * 3600, 0.0
     if any(folder.glob("*.jsonl")):

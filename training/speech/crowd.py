@@ -38,10 +38,7 @@ FIRST_SENTENCE = 40_000
 def script(texts: list[str], shards: int, seed: int) -> list[list[Line]]:
     """Return the lines of the first ``shards`` shards; those of a shard do not depend on how many.
 
-    Args:
-        texts: Sentences nobody else says, as many as there are lines.
-        shards: How many.
-        seed: Of the mixtures, of how far they are moved, and of the speeds.
+    There must be as many texts, which nobody else says, as there are lines.
     """
     taken = MIXED_SPEAKERS + UNSEEN_SPEAKERS  # the chorus's
     mixtures = mixed_speakers(taken + shards * SPEAKERS_A_SHARD, seed)[taken:]

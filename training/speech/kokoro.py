@@ -97,15 +97,10 @@ class Kokoro:
         self._styles: dict[str, NDArray[np.float32]] = {}
 
     def speak(self, text: str, speaker: Speaker, speed: float = 1.0) -> NDArray[np.float32]:
-        """Return ``[N]`` float32 samples of 24 kHz, as loud as the voice happens to be.
+        """Return a sentence as ``[N]`` float32 samples of 24 kHz, as loud as the voice is.
 
-        Args:
-            text: One English sentence.
-            speaker: Whose voice.
-            speed: How fast, 1 being as the voice speaks; the length is divided by it.
-
-        Raises:
-            ValueError: The sentence has no sound, or more phonemes than Kokoro takes.
+        The length is divided by ``speed``. Raises ValueError if the sentence has no sound,
+        or more phonemes than Kokoro takes.
         """
         phonemes = phonemize(text, speaker.accent)
         ids = [self._ids[symbol] for symbol in phonemes if symbol in self._ids]

@@ -61,9 +61,7 @@ def played(samples: NDArray[np.float32], rate: float) -> NDArray[np.float32]:
 def coloured(samples: NDArray[np.float32], gains: NDArray[np.float32]) -> NDArray[np.float32]:
     """Return ``[N]``, each frequency multiplied by its gain.
 
-    Args:
-        samples: ``[N]``.
-        gains: Of frequencies from 0 Hz to half of the sample rate, equally far apart.
+    The gains are of frequencies from 0 Hz to half of the sample rate, equally far apart.
     """
     spectrum = np.fft.rfft(samples)
     places = np.linspace(0, 1, len(spectrum))

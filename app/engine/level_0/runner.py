@@ -50,9 +50,8 @@ MAX_PREFILLS = 2
 class ArRunner:
     """Draws utterances together, a frame of each at a step. One thread only.
 
-    Args:
-        max_length: Positions of a slot: a prefix and the frames after it.
-        pool: Of keys and values in pages, as a GPU has them; None: each slot has its own.
+    A slot has ``max_length`` positions: a prefix and the frames after it. Keys and values are
+    in the pages of a pool, as on a GPU, or each slot has its own.
     """
 
     def __init__(
@@ -105,8 +104,7 @@ class ArRunner:
     def admit(self, inputs: UtteranceInput) -> Drawn:
         """Add an utterance and run its prefixes; steps then draw it.
 
-        Raises:
-            ValueError: Too few slots are free, or they are too short.
+        Raises ValueError if too few slots are free, or they are too short.
         """
         prefixes = inputs.ar_prefixes(self._batch.model)
         longest, count = max(map(len, prefixes)) + inputs.max_frames, rows_needed(inputs.params)
@@ -234,9 +232,8 @@ class ArRunner:
 class JobBatch:
     """Jobs whose level 0 is drawn together. One thread only.
 
-    Args:
-        make: Makes the level 0 of a plan, given what is called with each of its items.
-        record: Records functions, on a GPU: whole steps are then played.
+    ``make`` makes the level 0 of a plan, given what is called with each of its items;
+    ``record`` records functions, on a GPU: whole steps are then played.
     """
 
     def __init__(

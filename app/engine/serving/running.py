@@ -38,9 +38,8 @@ class SpeechStream(AsyncIterator[AudioChunk]):
 class RunningJob(SpeechStream):
     """A job in the engine, from its submission to its end, for the workers and its reader.
 
-    Args:
-        wake: Called with the job when it was given up, or goes on after a pause.
-        replayed: The speech whose audio is made once more; None: the job is to be planned.
+    ``wake`` is called with the job when it was given up, or goes on after a pause. One that is
+    not to be planned has the speech whose audio is made once more, ``replayed``.
     """
 
     def __init__(

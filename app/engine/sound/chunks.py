@@ -66,10 +66,8 @@ class Window(NamedTuple):
 class Windows:
     """Cuts the frames of one utterance as they come, each into one window.
 
-    Args:
-        lengths: Frames of each window, without end; the last may be shorter.
-        left_context: Frames before a window that its passes see, too.
-        lookahead: Likewise after it.
+    The windows have ``lengths`` frames, of which the last may be shorter; their passes see so
+    many frames before and after them, too.
     """
 
     def __init__(self, lengths: Iterator[int], left_context: int = 0, lookahead: int = 0) -> None:

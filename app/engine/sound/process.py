@@ -17,11 +17,7 @@ from models.checkpoints import SpeechModel
 
 
 def table(load: Callable[[], SpeechModel]) -> Table:
-    """Return the functions of the sound process.
-
-    Raises:
-        GenerationFailed: The model cannot be loaded.
-    """
+    """Return the functions of the sound process; raises GenerationFailed if loading fails."""
     try:
         decoder = SoundDecoder(load())
     except Exception as error:

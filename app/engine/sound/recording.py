@@ -36,16 +36,13 @@ _DEPTH: Final = 2  # of chunks on their way
 
 
 class ChunkSizes(NamedTuple):
-    """What is recorded.
+    """What is recorded."""
 
-    Attributes:
-        rows: Numbers of rows, ascending. Few: up to some 16 rows the weights take most of the time
-            to read, and a row that is not used costs next to nothing.
-        streams: Utterances that may be under way; what the codec remembers of one is some 40 kB.
-    """
-
+    # Numbers of rows, ascending. Few: up to some 16 rows the weights take most of the time to read,
+    # and a row that is not used costs next to nothing
     rows: Sequence[int] = (1, 4, 16)
     columns: int = 4096  # the most positions of an utterance, a multiple of `PAGE`
+    # Utterances that may be under way; what the codec remembers of one is some 40 kB
     streams: int = 256
 
 

@@ -57,11 +57,7 @@ class ChunkDecoder:
 
 
 def finite(samples: Samples) -> Samples:
-    """Return samples ``[N]`` as they are.
-
-    Raises:
-        GenerationFailed: They are not finite.
-    """
+    """Return samples ``[N]`` as they are; raises GenerationFailed if they are not finite."""
     if not np.isfinite(samples).all():
         raise GenerationFailed("the codec gave samples that are no numbers")
     return samples

@@ -21,12 +21,9 @@ _STRESS: Final = frozenset("\u02c8\u02cc")
 class WordClock:
     """Knows when each word begins and ends, as far as the frames have come.
 
-    Frames are counted in the utterance's own sound, before it is trimmed.
-
-    Args:
-        lengths: ``[S]``, how many symbols of ``phonemes`` each id stands for; the marks stand for
-            none.
-        lead_frames: How many frames the alignment is ahead of the sound.
+    Frames are counted in the utterance's own sound, before it is trimmed. Each id stands for
+    ``lengths`` ``[S]`` symbols of ``phonemes``, the marks for none; the alignment is
+    ``lead_frames`` ahead of the sound.
     """
 
     def __init__(
@@ -62,9 +59,8 @@ class WordClock:
     ) -> tuple[WordTimes, ...]:
         """Return the words that have begun.
 
-        Args:
-            start_s: When the utterance's sound begins, of which ``trimmed_s`` were cut off before.
-            end_s: When its sound ends; None: it has not, and the end of what sounds is not known.
+        The utterance's sound begins at ``start_s``, after ``trimmed_s`` of it were cut off.
+        Until it has ended, its end is None, and the end of what sounds is not known.
         """
 
         def clock(begin: int) -> float | None:
