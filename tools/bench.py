@@ -1,16 +1,17 @@
 """`valle-serve bench`: measure the speed of this machine or of a running server."""
 
 import asyncio
-import json
 import logging
 import os
 import platform
 from collections.abc import Sequence
 from dataclasses import asdict
+from itertools import cycle, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pydantic import AliasChoices, Field, PositiveInt
+from pydantic_core import to_json
 
 from app.commands.client import ServerOptions
 from app.commands.errors import CommandError, CommandFailed
@@ -18,7 +19,7 @@ from app.commands.output import check_folder, write_file
 from app.version import VERSION
 
 if TYPE_CHECKING:
-    from tools.listeners import LoadResult
+    from tools.listeners import Figures
 
 
 class Bench(ServerOptions):
@@ -52,13 +53,13 @@ class Bench(ServerOptions):
             print(f"failed: {error}")
         if self.out is not None:
             figures = {**about, "loads": [asdict(load) for load in loads]}
-            write_file(self.out, (json.dumps(figures, indent=1) + "\n").encode(), "out")
+            write_file(self.out, to_json(figures, indent=1, inf_nan_mode="null") + b"\n", "out")
         if all(load.failed == load.requests for load in loads):
             raise CommandFailed("bench: all requests failed")
 
-    async def _measure(self) -> "tuple[dict[str, Any], list[LoadResult]]":
+    async def _measure(self) -> "tuple[dict[str, Any], list[Figures]]":
         """Return a description of what was measured, and the figures of each load."""
-        from tools.listeners import receive, run_load
+        from tools.listeners import closed_loop, receive
         from tools.sentences import SENTENCES, read_sentences
 
         loads = []
@@ -75,7 +76,8 @@ class Bench(ServerOptions):
             sentences = read_sentences(SENTENCES)
             await receive(client, sentences[0], seed=0)  # warms up caches
             for at_once in self.at_once:
-                loads.append(await run_load(client, sentences, at_once, self.requests))
+                texts = [*islice(cycle(sentences), at_once * self.requests)]
+                loads.append(await closed_loop(client, at_once, texts))
         return about, loads
 
 
@@ -95,26 +97,22 @@ def _machine() -> dict[str, Any]:
     }
 
 
-def _table(loads: "Sequence[LoadResult]") -> str:
+def _table(loads: "Sequence[Figures]") -> str:
     """Return the figures as a text table."""
-    rows = [("at once", "failed", "sound s/s", "RTF p50", "p95", "first ms p50", "p95", "gaps")]
+    rows: list[tuple[str, ...]] = [
+        ("load", "failed", "sound s/s", "RTF p50", "p95", "first ms p50", "p95", "gaps")
+    ]
     for load in loads:
         rows.append((
-            f"{load.at_once}",
+            load.load,
             f"{load.failed} of {load.requests}",
-            f"{load.audio_s_a_second:.2f}",
-            _rounded(load.real_time_factor_p50, 2),
-            _rounded(load.real_time_factor_p95, 2),
-            _rounded(load.first_audio_p50_ms, 0),
-            _rounded(load.first_audio_p95_ms, 0),
-            f"{load.with_gaps}",
+            f"{load.audio_a_second:.2f}",
+            *(f"{factor:.2f}" for factor in (load.rtf_p50, load.rtf_p95)),
+            *(f"{first_ms:.0f}" for first_ms in (load.first_p50_ms, load.first_p95_ms)),
+            f"{load.gaps}",
         ))
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return "\n".join(
         "  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True))
         for row in rows
     )
-
-
-def _rounded(figure: float | None, digits: int) -> str:
-    return "-" if figure is None else f"{figure:.{digits}f}"

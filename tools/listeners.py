@@ -6,6 +6,7 @@ a buffer would hear fewer gaps, later.
 
 import asyncio
 import hashlib
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
@@ -19,6 +20,8 @@ AUDIBLE = 10 ** (-50 / 20)
 BYTES_A_SAMPLE = 2
 GAP_S = 0.001
 """Shorter gaps are jitter of timers."""
+FIRST_AUDIO_MS = 600
+"""Target of the 95th percentile of the time to the first sound."""
 
 Arrivals = Sequence[tuple[float, int]]
 """Time in seconds and number of bytes of each received chunk."""
@@ -132,54 +135,95 @@ async def receive(
 
 
 @dataclass(frozen=True)
-class LoadResult:
-    """Figures for a number of concurrent listeners."""
+class Figures:
+    """Figures of one load."""
 
-    at_once: int
+    load: str
     requests: int
-    failed: int = 0
-    audio_s_a_second: float = 0.0
-    real_time_factor_p50: float | None = None
-    real_time_factor_p95: float | None = None
-    first_audio_p50_ms: float | None = None
-    first_audio_p95_ms: float | None = None
-    with_gaps: int = 0
-    errors: tuple[str, ...] = field(default=(), repr=False)
+    failed: int  # Requests refused or cut off
+    audio_a_second: float  # Seconds of audio received a second
+    first_p50_ms: float  # Median time to first sound of requests without a gap
+    first_p95_ms: float  # 95th percentile of it
+    first_p99_ms: float  # 99th percentile of it
+    gaps: int  # Requests with a gap in playback
+    underrun_s: float  # Total length of the gaps
+    rtf_p50: float  # Median of seconds to the last byte over seconds of audio
+    rtf_p95: float  # 95th percentile of it
+    late: list[dict[str, Any]]  # The `timeline` of each request with a gap
+    errors: tuple[str, ...]  # What went wrong with those that failed
+
+    @property
+    def smooth(self) -> bool:
+        """Whether no request failed or had a gap, and first sounds met their target."""
+        return not (self.failed or self.gaps) and self.first_p95_ms < FIRST_AUDIO_MS
 
 
-async def run_load(
-    client: httpx2.AsyncClient, sentences: Sequence[str], at_once: int, requests: int
-) -> LoadResult:
-    """Run concurrent listeners with a number of requests each, and return the figures."""
-    results: list[ReceivedSpeech] = []
+def figures(load: str, received: Sequence[ReceivedSpeech], audio_a_second: float) -> Figures:
+    """Summarise the responses of a load."""
+    good = [one for one in received if one.ok]
+    began_s = min((one.sent_s for one in received), default=0.0)
+    underruns_s = [one.underrun_s for one in good]
+    firsts = [one.first_audio_s for one in good if one.underrun_s <= GAP_S]
+    first_ms = [1000 * first for first in firsts if first is not None]
+    p50, p95, p99 = percentiles(first_ms, 50, 95, 99)
+    factors = percentiles([one.wall_s / one.audio_s for one in good if one.sound], 50, 95)
+    return Figures(
+        load=load,
+        requests=len(received),
+        failed=len(received) - len(good),
+        audio_a_second=audio_a_second,
+        first_p50_ms=p50,
+        first_p95_ms=p95,
+        first_p99_ms=p99,
+        gaps=sum(gap_s > GAP_S for gap_s in underruns_s),
+        underrun_s=sum(underruns_s),
+        rtf_p50=factors[0],
+        rtf_p95=factors[1],
+        late=[timeline(one, began_s) for one in good if one.underrun_s > GAP_S],
+        errors=tuple(one.error for one in received if one.error),
+    )
 
-    async def listen(number: int) -> None:
-        for turn in range(requests):
-            seed = number * requests + turn
-            results.append(await receive(client, sentences[seed % len(sentences)], seed=seed))
+
+def timeline(one: ReceivedSpeech, began_s: float) -> dict[str, Any]:
+    """Return when a speech was sent, when its first byte came, and its `gaps`; in seconds.
+
+    ``began_s`` is when the load began, by the clock of ``one.sent_s``.
+    """
+    return {
+        "sent_s": one.sent_s - began_s,
+        "first_s": one.arrivals[0][0],
+        "gaps": gaps(one.arrivals, BYTES_A_SAMPLE * one.rate_hz),
+    }
+
+
+async def closed_loop(client: httpx2.AsyncClient, clients: int, inputs: Sequence[str]) -> Figures:
+    """Run a number of clients, each sending sequential requests, until all texts are spoken."""
+    left, received = iter(enumerate(inputs)), list[ReceivedSpeech]()
+    over_s: list[float] = []  # when each client ran out of texts
+
+    async def listen() -> None:
+        for seed, text in left:
+            received.append(await receive(client, text, seed=seed))
+        over_s.append(perf_counter())
 
     began_s = perf_counter()
-    await asyncio.gather(*(listen(number) for number in range(at_once)))
-    return figures(results, at_once, perf_counter() - began_s)
+    await asyncio.gather(*(listen() for _ in range(clients)))
+    ended_s = min(over_s)  # afterwards not all clients were busy
+    return figures(
+        f"{clients} at once", received, audio_until(received, ended_s) / (ended_s - began_s)
+    )
 
 
-def figures(results: Sequence[ReceivedSpeech], at_once: int, wall_s: float) -> LoadResult:
-    """Aggregate the results of all requests."""
-    good = [one for one in results if one.ok and one.sound]
-    errors = tuple(one.error or "no sound" for one in results if one not in good)
-    if not good:
-        return LoadResult(at_once, len(results), len(results), errors=errors)
-    factors = np.percentile([one.wall_s / one.audio_s for one in good], [50, 95]).tolist()
-    first_ms = np.percentile([1000 * one.arrivals[0][0] for one in good], [50, 95]).tolist()
-    return LoadResult(
-        at_once,
-        requests=len(results),
-        failed=len(results) - len(good),
-        audio_s_a_second=sum(one.audio_s for one in good) / wall_s,
-        real_time_factor_p50=factors[0],
-        real_time_factor_p95=factors[1],
-        first_audio_p50_ms=first_ms[0],
-        first_audio_p95_ms=first_ms[1],
-        with_gaps=sum(one.underrun_s > GAP_S for one in good),
-        errors=errors,
+def percentiles(values: Sequence[float], *percents: float) -> list[float]:
+    """Return percentiles of values; NaN if there are none."""
+    return [float(np.percentile(values, one)) if values else math.nan for one in percents]
+
+
+def audio_until(received: Sequence[ReceivedSpeech], ends_s: float) -> float:
+    """Return the seconds of audio received until a time."""
+    return sum(
+        count / 2 / one.rate_hz
+        for one in received
+        for at_s, count in one.arrivals
+        if one.ok and one.sent_s + at_s <= ends_s
     )

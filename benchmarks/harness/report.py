@@ -1,5 +1,6 @@
 """Report of a benchmark: a table and its targets on stdout, and the same as JSON."""
 
+import argparse
 import json
 import math
 import os
@@ -8,8 +9,9 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from operator import eq, ge, le, lt
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 TableRow = Mapping[str, Any]
 
@@ -22,6 +24,25 @@ class Target:
     figure: float  # The measured value
     asked: str  # The bound, as printed
     holds: bool  # Whether the figure meets it
+
+
+_RELATIONS: Final = {"<": lt, "<=": le, "==": eq, ">=": ge}
+
+
+def target(what: str, figure: float, relation: str, bound: float) -> Target:
+    """Return a figure with its bound, as in `target("ratio", 1.4, "<=", 2)`."""
+    return Target(what, figure, f"{relation} {bound:g}", _RELATIONS[relation](figure, bound))
+
+
+def argument_parser(description: str | None, *, url: bool = False) -> argparse.ArgumentParser:
+    """Return the arguments that benchmarks share; ``url`` adds that of a server that runs."""
+    parser = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    if url:
+        parser.add_argument("--url", help="of a server that runs; else one is started")
+    parser.add_argument("--out", type=Path, help="JSON file")
+    return parser
 
 
 def machine() -> dict[str, Any]:

@@ -1,6 +1,5 @@
 """Servers to measure: started in a process, in a thread of this process, or already running."""
 
-import argparse
 import os
 import subprocess
 import sys
@@ -78,20 +77,6 @@ def served_here(app: FastAPI) -> Iterator[str]:
 def served_or(url: str | None, **settings: str | float) -> AbstractContextManager[str]:
     """Start a server as `served`, or use the URL of a running one."""
     return nullcontext(url) if url else served(**settings)
-
-
-def argument_parser(description: str | None, *, needs_vitals: bool) -> argparse.ArgumentParser:
-    """Return the command line arguments that benchmarks of a server share.
-
-    One that ``needs_vitals`` must start the server itself.
-    """
-    parser = argparse.ArgumentParser(
-        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    if not needs_vitals:
-        parser.add_argument("--url", help="of a server that runs; else one is started")
-    parser.add_argument("--out", type=Path, help="JSON file")
-    return parser
 
 
 def wait_until_ready(url: str, is_alive: Callable[[], bool]) -> None:

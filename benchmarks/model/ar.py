@@ -9,7 +9,6 @@ codes alone and in a batch of eight. Rounds are interleaved; figures are medians
 are taken round by round. Figures need an idle machine.
 """
 
-import argparse
 import copy
 import json
 import platform
@@ -25,6 +24,7 @@ from tqdm import tqdm
 from app.settings import BUILTIN_MODEL
 from benchmarks.harness.llama import as_llama, transformers_generate
 from benchmarks.harness.mark_timer import MARKS, Marks, MarkTimer
+from benchmarks.harness.report import argument_parser, print_table
 from models.checkpoints import load_lm
 from models.int8.quantized import quantize_linears
 from models.valle import Valle
@@ -182,26 +182,24 @@ def measure(model: Valle, rounds: int, *, with_uncached: bool) -> dict[str, obje
 
 def main() -> None:
     """Run the command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argument_parser(__doc__)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--model", type=Path, default=BUILTIN_MODEL)
     parser.add_argument("--uncached", action="store_true", help="time the slow truth as well")
-    parser.add_argument("--out", type=Path, default=None)
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
     figures = measure(load_lm(args.model), args.rounds, with_uncached=args.uncached)
     print(f"\nmedian (min to max) of {args.rounds} rounds, {args.threads} thread(s)\n")
-    print("| figure | " + " | ".join(f"{mark} codes" for mark in MARKS) + " |")
-    print("| --- " * (len(MARKS) + 1) + "|")
-    for name, by_mark in figures.items():
-        if isinstance(by_mark, dict) and set(by_mark) == set(MARKS):
-            cells = (
-                f"{v['median']:.1f} ({v['min']:.1f} to {v['max']:.1f})" for v in by_mark.values()
-            )
-            print(f"| {name} | " + " | ".join(cells) + " |")
+    print_table([
+        {"figure": name}
+        | {
+            f"{mark} codes": f"{v['median']:.1f} ({v['min']:.1f} to {v['max']:.1f})"
+            for mark, v in by_mark.items()
+        }
+        for name, by_mark in figures.items()
+        if isinstance(by_mark, dict) and set(by_mark) == set(MARKS)
+    ])
     print(f"\nus a step: {json.dumps(figures['us_per_step'], indent=1)}")
     if args.out:
         args.out.write_text(json.dumps(figures, indent=1) + "\n")

@@ -7,11 +7,9 @@ GPU with ``TTS_KV_CACHE_DTYPE=int8``. All run the same prefixes and codes throug
 service does; the codes are those of held-out utterances in the training cache.
 """
 
-import argparse
 import copy
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,7 +20,7 @@ from tqdm import tqdm
 
 from app.engine.memory import make_pool
 from app.settings import BUILTIN_MODEL
-from benchmarks.harness.report import conclude, machine
+from benchmarks.harness.report import argument_parser, conclude, machine
 from models.checkpoints import load_lm
 from models.int8.quantized import quantize_linears
 from models.stack.slot_cache import SlotCache
@@ -59,11 +57,8 @@ def loss(
 
 def main() -> int:
     """Run the command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argument_parser(__doc__)
     parser.add_argument("--utterances", type=int, default=40)
-    parser.add_argument("--out", type=Path, default=None)
     args, started = parser.parse_args(), machine()
     torch.set_num_threads(1)
     model = load_lm(BUILTIN_MODEL)

@@ -9,17 +9,16 @@ and one guided masked pass. Takes three minutes. The figures of the reference, w
 were measured once, on one thread of such a machine while others used it.
 """
 
-import argparse
 import json
 import platform
 import resource
 import statistics
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from time import perf_counter
 
 import torch
 
+from benchmarks.harness.report import argument_parser
 from models.config import ModelConfig
 from models.valle import Valle
 from samplers.ar.sampler import ArSampler
@@ -153,15 +152,12 @@ def measure(config: ModelConfig, threads: Sequence[int], rounds: int, frames: in
 
 def main() -> None:
     """Run the command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argument_parser(__doc__)
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--frames", type=int, default=225, help="length of the utterance")
     parser.add_argument("--layers", type=int, default=12)
     parser.add_argument("--width", type=int, default=1024)
-    parser.add_argument("--out", type=Path, default=None)
     args = parser.parse_args()
     config = published_config(layers=args.layers, width=args.width)
     figures = measure(config, args.threads, args.rounds, args.frames)

@@ -20,6 +20,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from benchmarks.harness.report import print_table
 from samplers.ar.sampler import ArSampler
 from samplers.ar.state import RowInput, SlotTable
 from samplers.knobs.features import is_on
@@ -206,14 +207,14 @@ def main() -> None:
 
 def report(results: dict[str, dict[str, float]], rows: list[int]) -> None:
     """Print the figures as a Markdown table, with ratios to `transformers`."""
-    print("| us/step | " + " | ".join(f"B = {count}" for count in rows) + " |")
-    print("| --- |" + " --- |" * len(rows))
+    table = []
     for name, figures in results.items():
-        print(f"| {name} | " + " | ".join(f"{figures[str(count)]}" for count in rows) + " |")
+        table.append({"us/step": name} | {f"B = {n}": f"{figures[str(n)]}" for n in rows})
         ours = results.get(name.replace("transformers: ", "ours: "))
         if name.startswith("transformers: ") and ours:
-            ratios = [f"{figures[str(n)] / ours[str(n)]:.2f}x" for n in rows]
-            print("| ... transformers / ours | " + " | ".join(ratios) + " |")
+            ratios = {f"B = {n}": f"{figures[str(n)] / ours[str(n)]:.2f}x" for n in rows}
+            table.append({"us/step": "... transformers / ours"} | ratios)
+    print_table(table)
     for name, target in TARGETS_US.items():
         if figure := results[name].get("1"):
             print(f"{name}: {figure} us at B = 1, {figure / target:.2f} of the target of {target}")

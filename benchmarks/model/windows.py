@@ -10,12 +10,10 @@ with `full` masks the built-in voice is used with full masks, which it was not t
 `own mask` shows the effect of that alone.
 """
 
-import argparse
-import json
+import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from itertools import repeat
-from pathlib import Path
 from statistics import fmean, median
 
 import torch
@@ -28,6 +26,7 @@ from app.engine.sound.chunks import Windows
 from app.engine.sound.levels import Levels
 from app.engine.utterance import UtteranceInput
 from app.settings import BUILTIN_MODEL
+from benchmarks.harness.report import argument_parser, conclude, machine
 from models.checkpoints import SpeechModel, open_speech_model
 from models.prefix_cache import PrefixCache
 from models.text import FrontEnd
@@ -196,28 +195,18 @@ def measure(speech: SpeechModel, sentences: Sequence[str]) -> list[WindowResult]
     return rows
 
 
-def main() -> None:
+def main() -> int:
     """Run the command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argument_parser(__doc__)
     parser.add_argument("--model", default=str(BUILTIN_MODEL), help="as TTS_MODEL names one")
     parser.add_argument("--sentences", type=int, default=12)
-    parser.add_argument("--out", type=Path, default=None)
-    args = parser.parse_args()
+    args, started = parser.parse_args(), machine()
     torch.set_num_threads(1)
     speech = open_speech_model(args.model, torch.device("cpu"))
     rows = measure(speech, read_sentences(SENTENCES)[: args.sentences])
-    names = list(WindowResult.__dataclass_fields__)
-    print("| " + " | ".join(names) + " |")
-    print("| " + " | ".join("---" for _ in names) + " |")
-    for row in rows:
-        shape, *figures = asdict(row).values()
-        print(f"| {shape} | " + " | ".join(f"{figure:.3f}" for figure in figures) + " |")
-    if args.out:
-        report = {"model": speech.name, "sha256": speech.sha256, "rows": [*map(asdict, rows)]}
-        args.out.write_text(json.dumps(report, indent=1) + "\n")
+    about = {"model": speech.name, "sha256": speech.sha256}
+    return conclude([*map(asdict, rows)], [], args.out, started, about)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

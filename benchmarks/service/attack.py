@@ -31,14 +31,14 @@ from websockets.sync.client import connect
 
 from benchmarks.harness.http_client import TIMEOUT_S
 from benchmarks.harness.instrumented import LAG_PATH
-from benchmarks.harness.report import Target, conclude, machine
-from benchmarks.harness.served import argument_parser, served
+from benchmarks.harness.report import argument_parser, conclude, machine, target
+from benchmarks.harness.served import served
 from benchmarks.harness.vitals import settled_vitals
 
 CHARS, ATTACKERS = 4096, 4
 ATTACKERS_ADDRESS, STRANGERS_ADDRESS = "127.0.0.2", "127.0.0.1"
 PAUSE_S, SETTLE_S = 0.2, 2.0
-RATIO, LEFT_MB, LAG_MS = 2.0, 50.0, 20.0
+BOUNDS = {"ratio": 2.0, "loop lag, ms": 20.0, "memory left, MB": 50.0}
 STALL_S = 5.0
 """`stall_timeout_s` of the server, so that unread answers are cut off within the measurement."""
 MB = 1e6
@@ -256,7 +256,7 @@ def measure(url: str, count: int, kinds: list[str]) -> list[dict[str, Any]]:
 
 def main() -> int:
     """Run the command line."""
-    parser = argument_parser(__doc__, needs_vitals=True)
+    parser = argument_parser(__doc__)
     parser.add_argument("--requests", type=int, default=15, help="of the stranger, a row")
     parser.add_argument("--kind", action="append", choices=ATTACKS, help="instead of all")
     parser.add_argument("--findings", action="store_true", help="instead of all: the nine of them")
@@ -268,27 +268,8 @@ def main() -> int:
     with served(stall_timeout_s=STALL_S, wyoming_port=port) as url:
         rows = measure(url, args.requests, kinds)
     targets = [
-        Target(
-            f"ratio beside {row['attack']}", row["ratio"], f"<= {RATIO:g}", row["ratio"] <= RATIO
-        )
-        for row in rows
-    ]
-    targets += [
-        Target(
-            f"loop lag of {row['attack']}, ms",
-            row["loop lag, ms"],
-            f"<= {LAG_MS:g}",
-            row["loop lag, ms"] <= LAG_MS,
-        )
-        for row in rows
-    ]
-    targets += [
-        Target(
-            f"memory left by {row['attack']}, MB",
-            row["memory left, MB"],
-            f"<= {LEFT_MB:g}",
-            row["memory left, MB"] <= LEFT_MB,
-        )
+        target(f"{figure}: {row['attack']}", row[figure], "<=", bound)
+        for figure, bound in BOUNDS.items()
         for row in rows
     ]
     return conclude(rows, targets, args.out, started)

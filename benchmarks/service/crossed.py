@@ -18,8 +18,8 @@ from typing import Any
 from tqdm import tqdm
 
 from benchmarks.harness.http_client import open_client
-from benchmarks.harness.report import Target, conclude, machine
-from benchmarks.harness.served import argument_parser, served_or
+from benchmarks.harness.report import Target, argument_parser, conclude, machine, target
+from benchmarks.harness.served import served_or
 from benchmarks.service.exact import Fingerprint, FingerprintClient, SeededRequest, requests
 
 Owned = tuple[SeededRequest, Fingerprint]
@@ -79,13 +79,13 @@ async def ask(
 def targets_of(tally: dict[str, int], count: int) -> list[Target]:
     """Return the targets: all responses are the client's own."""
     return [
-        Target("answers that are their own", tally["own"], f"{count}", tally["own"] == count),
-        Target("texts that sound alike", tally["alike"], "0", tally["alike"] == 0),
+        target("answers that are their own", tally["own"], "==", count),
+        target("texts that sound alike", tally["alike"], "==", 0),
     ]
 
 
 def _arguments() -> argparse.Namespace:
-    parser = argument_parser(__doc__, needs_vitals=False)
+    parser = argument_parser(__doc__, url=True)
     parser.add_argument("--clients", type=int, default=16)
     parser.add_argument("--texts", type=int, default=4, help="of a client")
     parser.add_argument("--requests", type=int, default=1000, help="of all clients")

@@ -19,8 +19,8 @@ import httpx2
 from tqdm import tqdm
 
 from benchmarks.harness.http_client import codes_sha256, open_client
-from benchmarks.harness.report import Target, conclude, machine
-from benchmarks.harness.served import argument_parser, served_or
+from benchmarks.harness.report import Target, argument_parser, conclude, machine, target
+from benchmarks.harness.served import served_or
 from benchmarks.harness.texts import texts
 from benchmarks.harness.websocket_client import receive_live
 from tools.listeners import ReceivedSpeech, receive
@@ -173,11 +173,11 @@ async def measure(url: str, wanted: Sequence[SeededRequest]) -> list[dict[str, A
 def targets_of(rows: Sequence[dict[str, Any]]) -> list[Target]:
     """Return the target: all responses are identical."""
     other = sum(2 * row["requests"] - row["same codes"] - row["same bytes"] for row in rows)
-    return [Target("codes or bytes that are not those of the first", other, "0", other == 0)]
+    return [target("codes or bytes that are not those of the first", other, "==", 0)]
 
 
 def _arguments() -> argparse.Namespace:
-    parser = argument_parser(__doc__, needs_vitals=False)
+    parser = argument_parser(__doc__, url=True)
     parser.add_argument("--requests", type=int, default=50)
     parser.add_argument("--sentences", type=int, default=1, help="of a text")
     return parser.parse_args()

@@ -26,8 +26,8 @@ from app.settings import Settings
 from benchmarks.harness.http_client import open_client
 from benchmarks.harness.injection import FAULTS, Fault, injected
 from benchmarks.harness.instrumented import observed_app
-from benchmarks.harness.report import Target, conclude, machine
-from benchmarks.harness.served import argument_parser, served_here
+from benchmarks.harness.report import argument_parser, conclude, machine, target
+from benchmarks.harness.served import served_here
 from benchmarks.harness.stalled_client import StalledClient
 from benchmarks.harness.texts import texts
 from benchmarks.harness.vitals import settled_vitals
@@ -202,7 +202,7 @@ def settings(*, voice_process: bool) -> Settings:
 
 def main() -> int:
     """Run the command line."""
-    parser = argument_parser(__doc__, needs_vitals=True)
+    parser = argument_parser(__doc__)
     args: argparse.Namespace = parser.parse_args()
     started = machine()
     logging.basicConfig(level=logging.FATAL + 1)  # the faults are intended
@@ -211,7 +211,7 @@ def main() -> int:
     with served_here(observed_app(settings(voice_process=True))) as url:
         rows += asyncio.run(measure_outside(url))
     other = sum(not row["as asked"] for row in rows)
-    return conclude(rows, [Target("faults not borne", other, "0", other == 0)], args.out, started)
+    return conclude(rows, [target("faults not borne", other, "==", 0)], args.out, started)
 
 
 if __name__ == "__main__":

@@ -16,105 +16,27 @@ import math
 import random
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from statistics import fmean
 from time import perf_counter
 from typing import Any
 
 import httpx2
-import numpy as np
 
 from benchmarks.harness.http_client import open_client
-from benchmarks.harness.report import Target, conclude, machine
-from benchmarks.harness.served import argument_parser, served_or
+from benchmarks.harness.report import Target, argument_parser, conclude, machine, target
+from benchmarks.harness.served import served_or
 from benchmarks.harness.texts import texts
-from tools.listeners import BYTES_A_SAMPLE, GAP_S, ReceivedSpeech, gaps, receive
+from tools.listeners import (
+    FIRST_AUDIO_MS,
+    Figures,
+    ReceivedSpeech,
+    audio_until,
+    closed_loop,
+    figures,
+    receive,
+)
 
-FIRST_AUDIO_S = 0.6  # target of the p95
 WARM_UP = 4
-
-
-@dataclass(frozen=True)
-class Figures:
-    """Figures of one load."""
-
-    load: str
-    requests: int
-    failed: int  # Requests refused or cut off
-    audio_a_second: float  # Seconds of audio received a second
-    first_p50_ms: float  # Median time to first sound of requests without a gap
-    first_p95_ms: float  # 95th percentile of it
-    first_p99_ms: float  # 99th percentile of it
-    gaps: int  # Requests with a gap in playback
-    underrun_s: float  # Total length of the gaps
-    rtf_p50: float  # Median of seconds to the last byte over seconds of audio
-    rtf_p95: float  # 95th percentile of it
-    late: list[dict[str, Any]]  # The `timeline` of each request with a gap
-
-    @property
-    def smooth(self) -> bool:
-        """Whether no request failed or had a gap, and first sounds met their target."""
-        return not (self.failed or self.gaps) and self.first_p95_ms < 1000 * FIRST_AUDIO_S
-
-
-def figures(load: str, received: Sequence[ReceivedSpeech], audio_a_second: float) -> Figures:
-    """Summarise the responses of a load."""
-    good = [one for one in received if one.ok]
-    began_s = min((one.sent_s for one in received), default=0.0)
-    underruns_s = [one.underrun_s for one in good]
-    firsts = [one.first_audio_s for one in good if one.underrun_s <= GAP_S]
-    first_ms = [1000 * first for first in firsts if first is not None]
-    p50, p95, p99 = percentiles(first_ms, 50, 95, 99)
-    factors = percentiles([one.wall_s / one.audio_s for one in good if one.sound], 50, 95)
-    return Figures(
-        load=load,
-        requests=len(received),
-        failed=len(received) - len(good),
-        audio_a_second=audio_a_second,
-        first_p50_ms=p50,
-        first_p95_ms=p95,
-        first_p99_ms=p99,
-        gaps=sum(gap_s > GAP_S for gap_s in underruns_s),
-        underrun_s=sum(underruns_s),
-        rtf_p50=factors[0],
-        rtf_p95=factors[1],
-        late=[timeline(one, began_s) for one in good if one.underrun_s > GAP_S],
-    )
-
-
-def timeline(one: ReceivedSpeech, began_s: float) -> dict[str, Any]:
-    """Return when a speech was sent, when its first byte came, and its `gaps`; in seconds.
-
-    ``began_s`` is when the load began, by the clock of ``one.sent_s``.
-    """
-    return {
-        "sent_s": one.sent_s - began_s,
-        "first_s": one.arrivals[0][0],
-        "gaps": gaps(one.arrivals, BYTES_A_SAMPLE * one.rate_hz),
-    }
-
-
-def percentiles(values: Sequence[float], *percents: float) -> list[float]:
-    """Return percentiles of values; NaN if there are none."""
-    return [float(np.percentile(values, one)) if values else float("nan") for one in percents]
-
-
-async def closed_loop(client: httpx2.AsyncClient, clients: int, inputs: Sequence[str]) -> Figures:
-    """Run a number of clients, each sending sequential requests, until all texts are spoken."""
-    left, received = iter(enumerate(inputs)), list[ReceivedSpeech]()
-    over_s: list[float] = []  # when each client ran out of texts
-
-    async def listen() -> None:
-        for seed, text in left:
-            received.append(await receive(client, text, seed=seed))
-        over_s.append(perf_counter())
-
-    began_s = perf_counter()
-    await asyncio.gather(*(listen() for _ in range(clients)))
-    ended_s = min(over_s)  # afterwards not all clients were busy
-    return figures(
-        f"{clients} at once", received, _audio_until(received, ended_s) / (ended_s - began_s)
-    )
 
 
 async def open_loop(
@@ -126,9 +48,13 @@ async def open_loop(
     """
     began_s = perf_counter()
     received = await arriving(client, inputs, streams / text_s, seed)
+    return figures(f"Poisson, {streams:g} streams", received, audio_rate(received, began_s))
+
+
+def audio_rate(received: Sequence[ReceivedSpeech], began_s: float) -> float:
+    """Return the seconds of audio received a second, from a time to the last byte."""
     ended_s = max(one.sent_s + one.wall_s for one in received)
-    name = f"Poisson, {streams:g} streams"
-    return figures(name, received, _audio_until(received, ended_s) / (ended_s - began_s))
+    return audio_until(received, ended_s) / (ended_s - began_s)
 
 
 async def arriving(
@@ -177,16 +103,6 @@ async def search(
     return best, tried
 
 
-def _audio_until(received: Sequence[ReceivedSpeech], ends_s: float) -> float:
-    """Return the seconds of audio received until a time."""
-    return sum(
-        count / 2 / one.rate_hz
-        for one in received
-        for at_s, count in one.arrivals
-        if one.ok and one.sent_s + at_s <= ends_s
-    )
-
-
 async def measure(url: str, args: argparse.Namespace) -> tuple[list[Figures], list[Target]]:
     """Run the loads; single requests come first, as they give the length of a text."""
     rows, targets = list[Figures](), list[Target]()
@@ -203,12 +119,12 @@ async def measure(url: str, args: argparse.Namespace) -> tuple[list[Figures], li
             rows.append(await closed_loop(client, clients, inputs))
             if clients == 8:
                 speed = rows[-1].audio_a_second
-                targets.append(Target("8 at once, audio s a second", speed, ">= 6", speed >= 6))
+                targets.append(target("8 at once, audio s a second", speed, ">=", 6))
         inputs = texts(args.arrivals, sentences_each=args.sentences)
         if args.search:
             best, tried = await search(client, inputs, text_s)
             rows += tried
-            targets.append(Target("most streams without a gap", best, ">= 4", best >= 4))
+            targets.append(target("most streams without a gap", best, ">=", 4))
         else:
             rows.append(await open_loop(client, args.streams, inputs, text_s))
             targets += targets_of_many(rows[-1], args.streams)
@@ -217,25 +133,23 @@ async def measure(url: str, args: argparse.Namespace) -> tuple[list[Figures], li
 
 def targets_of_one(row: Figures) -> list[Target]:
     """Return the targets of a single stream."""
-    speed, first_ms = row.audio_a_second, row.first_p50_ms
     return [
-        Target("one stream, times real time", speed, ">= 2.5", speed >= 2.5),
-        Target("one stream, first sound p50, ms", first_ms, "< 200", first_ms < 200),
+        target("one stream, times real time", row.audio_a_second, ">=", 2.5),
+        target("one stream, first sound p50, ms", row.first_p50_ms, "<", 200),
     ]
 
 
 def targets_of_many(row: Figures, streams: float) -> list[Target]:
     """Return the targets of many streams."""
-    failed, first_ms = row.gaps + row.failed, row.first_p95_ms
-    bound_ms = 1000 * FIRST_AUDIO_S
+    name = f"{streams:g} streams"
     return [
-        Target(f"{streams:g} streams, with a gap or refused", failed, "0", failed == 0),
-        Target(f"{streams:g} streams, first sound p95, ms", first_ms, "< 600", first_ms < bound_ms),
+        target(f"{name}, with a gap or refused", row.gaps + row.failed, "==", 0),
+        target(f"{name}, first sound p95, ms", row.first_p95_ms, "<", FIRST_AUDIO_MS),
     ]
 
 
 def _arguments() -> argparse.Namespace:
-    parser = argument_parser(__doc__, needs_vitals=False)
+    parser = argument_parser(__doc__, url=True)
     parser.add_argument("--requests", type=int, default=12, help="of each closed-loop client")
     parser.add_argument("--closed", type=int, nargs="*", default=[1, 2, 4, 8], help="clients")
     parser.add_argument("--arrivals", type=int, default=60, help="of each open loop")

@@ -23,11 +23,10 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.typing import Subprotocol
 
 from app.api.live.valle import PROTOCOL
-from benchmarks.harness.report import conclude, machine
-from benchmarks.harness.served import argument_parser, served_or
+from benchmarks.harness.report import argument_parser, conclude, machine
+from benchmarks.harness.served import served_or
 from benchmarks.harness.texts import texts
-from benchmarks.service.load import percentiles
-from tools.listeners import ReceivedSpeech
+from tools.listeners import ReceivedSpeech, percentiles
 
 RATES: Final = (20, 40, 80)
 RATE_HZ: Final = 24_000
@@ -229,7 +228,7 @@ def row(name: str, rate: int, taken: Sequence[Take]) -> dict[str, Any]:
 
 def main() -> int:
     """Measure, print the table, write the report."""
-    parser = argument_parser(__doc__, needs_vitals=False)
+    parser = argument_parser(__doc__, url=True)
     parser.add_argument("--takes", type=int, default=20, help="speeches of each kind and rate")
     given = parser.parse_args()
     started = machine()

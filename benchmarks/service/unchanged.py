@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 import httpx2
 
 from benchmarks.harness.http_client import codes_sha256, open_client
-from benchmarks.harness.report import Target, conclude, machine
+from benchmarks.harness.report import conclude, machine, target
 from benchmarks.harness.served import wait_until_ready
 from benchmarks.harness.texts import texts
 from benchmarks.harness.websocket_client import receive_live
@@ -193,7 +193,7 @@ def main() -> int:
             if old != new:
                 print(manner, number, wanted[number], old, new)
     other = sum(row["requests"] - row["same bytes"] for row in rows)
-    targets = [Target("answers that differ", other, "0", other == 0)]
+    targets = [target("answers that differ", other, "==", 0)]
     return conclude(rows, targets, args.out, started)
 
 

@@ -9,7 +9,7 @@ import httpx2
 import pytest
 
 from app.cli import main
-from tools.listeners import ReceivedSpeech, figures, run_load
+from tools.listeners import ReceivedSpeech, closed_loop, figures
 
 
 def test_figures_are_those_of_the_listeners_that_heard_something() -> None:
@@ -17,11 +17,10 @@ def test_figures_are_those_of_the_listeners_that_heard_something() -> None:
     good = ReceivedSpeech(200, arrivals=((0.5, rate), (2.0, rate)), sound=bytes(2 * rate))
     busy = ReceivedSpeech(503, sound=b"busy")
     cut = ReceivedSpeech(200, sound=b"..", arrivals=((1.0, 2),), broke="ReadError")
-    found = figures([good, busy, cut], at_once=3, wall_s=4.0)
+    found = figures("3 at once", [good, busy, cut], 0.5)
     assert (found.requests, found.failed, found.errors) == (3, 2, ("503: busy", "ReadError"))
-    assert found.audio_s_a_second == 0.5
-    assert (found.first_audio_p50_ms, found.real_time_factor_p50, found.with_gaps) == (500, 1, 1)
-    assert figures([busy], 1, 1.0).failed == 1
+    assert (found.rtf_p50, found.gaps) == (1, 1)
+    assert figures("1 at once", [busy], 0.0).failed == 1
 
 
 def test_every_listener_asks_for_so_many_sentences_no_two_with_one_seed() -> None:
@@ -37,7 +36,7 @@ def test_every_listener_asks_for_so_many_sentences_no_two_with_one_seed() -> Non
     async def measure() -> None:
         transport = httpx2.MockTransport(answer)
         async with httpx2.AsyncClient(transport=transport, base_url="http://here") as client:
-            assert (await run_load(client, ["a", "b"], at_once=3, requests=2)).failed == 0
+            assert (await closed_loop(client, 3, ["a", "b"] * 3)).failed == 0
 
     asyncio.run(measure())
     assert len({seed for _, seed in asked}) == len(asked) == 6
@@ -55,12 +54,12 @@ def _measured(tmp_path: Path, *arguments: str) -> dict[str, object]:
 def _check(figures: dict[str, object], table: str) -> None:
     loads = figures["loads"]
     assert isinstance(loads, list)
-    assert [row["at_once"] for row in loads] == [1, 2]
+    assert [row["load"] for row in loads] == ["1 at once", "2 at once"]
     for row in loads:
         assert row["failed"] == 0
-        assert 0 < row["first_audio_p50_ms"] <= row["first_audio_p95_ms"]
-        assert 0 < row["real_time_factor_p50"] <= row["real_time_factor_p95"]
-        assert row["audio_s_a_second"] > 0
+        assert 0 < row["first_p50_ms"] <= row["first_p95_ms"]
+        assert 0 < row["rtf_p50"] <= row["rtf_p95"]
+        assert row["audio_a_second"] > 0
     assert [line.split()[0] for line in table.splitlines()[-2:]] == ["1", "2"]
 
 

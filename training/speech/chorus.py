@@ -13,7 +13,6 @@ the list, this one from its end.
 """
 
 import argparse
-import multiprocessing
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -22,10 +21,16 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from tqdm import tqdm
 
 from training.cache import cache_folder
-from training.speech.corpus import SAMPLE_RATE_HZ, Corpus, Part, sentences, shard_paths, write_shard
+from training.speech.corpus import (
+    SAMPLE_RATE_HZ,
+    Part,
+    sentences,
+    shard_paths,
+    speak_shards,
+    write_shard,
+)
 from training.speech.kokoro import Kokoro
 from training.speech.styles import Speaker, mixed_speakers, named_speakers
 
@@ -156,15 +161,7 @@ def main() -> None:
         for number, lines in enumerate(islice(shards, HELD_OUT_SHARDS + args.rounds))
         if number >= args.first and not shard_paths(folder, number)[1].exists()
     ]
-    with multiprocessing.Pool(args.workers) as pool, tqdm(total=len(tasks), unit="shard") as bar:
-        seconds = 0.0
-        for spoken_s in pool.imap_unordered(speak_shard, tasks, chunksize=1):
-            seconds += spoken_s
-            bar.set_postfix(minutes=f"{seconds / 60:.1f}")
-            bar.update()
-    corpus = Corpus(folder.parent, folder.name)
-    hours = sum(utterance.duration_s for utterance in corpus.utterances) / 3600
-    print(f"{len(corpus.utterances)} utterances, {hours:.2f} h")
+    speak_shards(folder, speak_shard, tasks, workers=args.workers)
 
 
 if __name__ == "__main__":

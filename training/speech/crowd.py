@@ -13,10 +13,8 @@ reaches.
 """
 
 import argparse
-from multiprocessing import Pool
 
 import numpy as np
-from tqdm import tqdm
 
 from training.cache import cache_folder
 from training.speech.chorus import (
@@ -27,7 +25,7 @@ from training.speech.chorus import (
     speak_shard,
     usable_sentences,
 )
-from training.speech.corpus import shard_paths
+from training.speech.corpus import shard_paths, speak_shards
 from training.speech.styles import exaggerated, mixed_speakers
 
 SPEAKERS_A_SHARD, SENTENCES_EACH = 25, 4
@@ -77,9 +75,7 @@ def main() -> None:
         for number, lines in enumerate(shards)
         if number >= args.first and not shard_paths(folder, number)[1].exists()
     ]
-    with Pool(args.workers) as pool:
-        spoken = list(tqdm(pool.imap(speak_shard, tasks), total=len(tasks), unit="shard"))
-    print(f"{sum(spoken) / 3600:.2f} h more")
+    speak_shards(folder, speak_shard, tasks, workers=args.workers)
 
 
 if __name__ == "__main__":

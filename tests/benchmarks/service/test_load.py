@@ -5,7 +5,7 @@ import pytest
 
 from benchmarks.harness.http_client import open_client
 from benchmarks.service import load
-from tools.listeners import ReceivedSpeech
+from tools.listeners import Figures, ReceivedSpeech, closed_loop, figures
 
 TONE = b"\xff\x7f" * 24_000  # one second
 
@@ -16,7 +16,7 @@ def received(*arrivals: tuple[float, int], status: int = 200) -> ReceivedSpeech:
 
 def test_whoever_heard_a_gap_is_counted_and_not_timed():
     smooth, late = received((0.2, 48_000)), received((0.1, 24_000), (1.0, 24_000))
-    row = load.figures("two", [smooth, late], 1.0)
+    row = figures("two", [smooth, late], 1.0)
     assert (row.requests, row.failed, row.gaps) == (2, 0, 1)
     assert row.underrun_s == pytest.approx(0.4)
     assert row.first_p50_ms == pytest.approx(200)
@@ -25,8 +25,8 @@ def test_whoever_heard_a_gap_is_counted_and_not_timed():
 
 @pytest.mark.anyio
 async def test_the_search_ends_at_the_last_load_that_was_smooth(monkeypatch: pytest.MonkeyPatch):
-    async def three_and_a_half(_, streams: float, *rest: object) -> load.Figures:
-        return load.figures(
+    async def three_and_a_half(_, streams: float, *rest: object) -> Figures:
+        return figures(
             f"{streams}", [received((0.1, 48_000), status=200 if streams <= 3.5 else 503)], 1.0
         )
 
@@ -40,7 +40,7 @@ async def test_the_search_ends_at_the_last_load_that_was_smooth(monkeypatch: pyt
 async def test_closed_and_open_loops_serve_everybody(toy_server: httpx2.Client):
     spoken = ["One.", "Two.", "Three."]
     async with open_client(str(toy_server.base_url)) as client:
-        closed = await load.closed_loop(client, 2, spoken)
+        closed = await closed_loop(client, 2, spoken)
         open_ = await load.open_loop(client, 2.0, spoken, text_s=0.5)
     for row in (closed, open_):
         assert (row.requests, row.failed) == (3, 0)
