@@ -52,11 +52,11 @@ class BoundedConnection(H11Protocol):
     request. A connection that became a WebSocket has no timeout here, but counts towards the limit.
     """
 
-    header_timeout_s: float  # Seconds a client may take to send a request head
+    header_timeout_s: float  # seconds a client may take to send a request head
     # Seconds that bytes may wait for a client to read them, whatever they are and even if the
     # connection is being closed. `app.api.gate.middleware` ends an answer earlier, and tells why
     stall_timeout_s: float
-    open: OpenConnections  # The connections of the process, of every protocol
+    open: OpenConnections  # the connections of the process, of every protocol
     _timeout: asyncio.TimerHandle | None = None
     _stall: asyncio.TimerHandle | None = None
 

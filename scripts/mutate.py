@@ -62,10 +62,10 @@ _COMPUTED: dict[type[ast.operator], type[ast.operator]] = {
 class Mutation:
     """A fault."""
 
-    path: str  # The file, relative to the checkout
-    line: int  # Its first line, from 1
-    before: str  # The source of the expression
-    after: str  # What is written in its place
+    path: str  # the file, relative to the checkout
+    line: int  # its first line, from 1
+    before: str  # the source of the expression
+    after: str  # what is written in its place
     caught_by: str = ""  # `mirror`, `all` or, if no test fails, an empty string
 
 

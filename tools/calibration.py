@@ -76,12 +76,12 @@ class CalibrationTask:
 class Calibration:
     """The measurements and the preset derived from them."""
 
-    columns: Columns  # Entropies without entropix; attention statistics with it
-    silent: tuple[int, ...]  # The codes of level 0 that are silence
+    columns: Columns  # entropies without entropix; attention statistics with it
+    silent: tuple[int, ...]  # the codes of level 0 that are silence
     knobs: Mapping[str, Any]
-    states: Mapping[str, float]  # Share of the tokens in each entropix state with those knobs
-    model: tuple[str, str]  # Name and SHA-256
-    heads: Sequence[HeadScore] = ()  # The surest first
+    states: Mapping[str, float]  # share of the tokens in each entropix state with those knobs
+    model: tuple[str, str]  # name and SHA-256
+    heads: Sequence[HeadScore] = ()  # the surest first
 
     @classmethod
     def measure(

@@ -32,13 +32,13 @@ class ReceivedSpeech:
     """A response."""
 
     status: int  # HTTP status; 0 without a response
-    id: str = ""  # Its ``x-request-id``
-    headers: Mapping[str, str] = field(default_factory=dict)  # With names in lower case
-    rate_hz: int = 24_000  # Sample rate of the audio
-    sent_s: float = 0.0  # When the request was sent, by `perf_counter`
-    arrivals: Arrivals = ()  # Of the audio, in seconds since ``sent_s``
-    sound: bytes = b""  # The audio, 16 bits a sample; or the body of an error
-    broke: str | None = None  # What interrupted it; None if it is complete
+    id: str = ""  # its ``x-request-id``
+    headers: Mapping[str, str] = field(default_factory=dict)  # with names in lower case
+    rate_hz: int = 24_000  # sample rate of the audio
+    sent_s: float = 0.0  # when the request was sent, by `perf_counter`
+    arrivals: Arrivals = ()  # of the audio, in seconds since ``sent_s``
+    sound: bytes = b""  # the audio, 16 bits a sample; or the body of an error
+    broke: str | None = None  # what interrupted it; None if it is complete
 
     @property
     def error(self) -> str | None:
@@ -140,17 +140,17 @@ class Figures:
 
     load: str
     requests: int
-    failed: int  # Requests refused or cut off
-    audio_a_second: float  # Seconds of audio received a second
-    first_p50_ms: float  # Median time to first sound of requests without a gap
+    failed: int  # requests refused or cut off
+    audio_a_second: float  # seconds of audio received a second
+    first_p50_ms: float  # median time to first sound of requests without a gap
     first_p95_ms: float  # 95th percentile of it
     first_p99_ms: float  # 99th percentile of it
-    gaps: int  # Requests with a gap in playback
-    underrun_s: float  # Total length of the gaps
-    rtf_p50: float  # Median of seconds to the last byte over seconds of audio
+    gaps: int  # requests with a gap in playback
+    underrun_s: float  # total length of the gaps
+    rtf_p50: float  # median of seconds to the last byte over seconds of audio
     rtf_p95: float  # 95th percentile of it
-    late: list[dict[str, Any]]  # The `timeline` of each request with a gap
-    errors: tuple[str, ...]  # What went wrong with those that failed
+    late: list[dict[str, Any]]  # the `timeline` of each request with a gap
+    errors: tuple[str, ...]  # what went wrong with those that failed
 
     @property
     def smooth(self) -> bool:

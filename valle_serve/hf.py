@@ -52,7 +52,7 @@ class SampledOutput(ModelOutput):
     logprobs: Tensor | None = None  # ``(B, N)`` float32: the same under the model's own logits
     # A dictionary a token, of each row: see docs/trace.md
     trace: Sequence[Sequence[dict[str, Any]]] | None = None
-    backtracks: Sequence[int] | None = None  # How often tokens of each row were taken back
+    backtracks: Sequence[int] | None = None  # how often tokens of each row were taken back
 
 
 class _Drawing(LogitsProcessor):

@@ -8,11 +8,11 @@ client. Cancelled steps are not started.
 import asyncio
 import os
 import struct
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from fractions import Fraction
+from functools import partial
 from io import BytesIO
-from itertools import chain
 from typing import Final, NamedTuple, Protocol, TypeVar
 from weakref import WeakValueDictionary
 
@@ -221,13 +221,6 @@ class OutputOptions(NamedTuple):
         """Return the sample rate of the file: as asked for, else the format's, or the model's."""
         return self.sample_rate or DEFAULT_RATES.get(self.form, model_rate_hz)
 
-    def instant(self, model_rate_hz: int) -> bool:
-        """Return whether rendering a chunk is too fast to be worth a thread."""
-        plain = self.speed == 1 and self.loudness_lufs is None
-        return (
-            self.form in {"wav", "pcm"} and plain and self.rate_hz(model_rate_hz) == model_rate_hz
-        )
-
 
 class _AudioFilter(Protocol):
     """Processes samples incrementally; output may lag behind input."""
@@ -303,47 +296,6 @@ class Delivery:
 PORTION_S: Final = 2.0  # rendered in one step: milliseconds of work, tens at a quarter's speed
 
 
-class StreamRenderer:
-    """Writes one audio file incrementally; arguments as of `Delivery`. Not thread-safe."""
-
-    def __init__(
-        self, output: OutputOptions, sample_rate_hz: int, likely_lufs: float | None = None
-    ) -> None:
-        self._delivery = Delivery(output, sample_rate_hz, likely_lufs)
-        self._rate_hz, self._samples = output.rate_hz(sample_rate_hz), 0
-        self._container = open_container(output.form, self._rate_hz)
-
-    @property
-    def audio_s(self) -> float:
-        """Seconds of sound written so far."""
-        return self._samples / self._rate_hz
-
-    def push(self, samples: Samples) -> bytes:
-        """Render samples ``[N]`` and return the bytes that are complete."""
-        return self._written(self._delivery.push(samples))
-
-    def close(self) -> bytes:
-        """Return the remaining bytes; nothing may be pushed after."""
-        rest = b"".join(map(self._written, self._delivery.close()))
-        return rest + self._container.close()
-
-    def _written(self, samples: Samples) -> bytes:
-        self._samples += len(samples)
-        return self._container.push(samples)
-
-
-def render_in_steps(
-    chunks: Iterable[Samples], sample_rate_hz: int, output: OutputOptions
-) -> Iterator[tuple[bytes, int]]:
-    """Render chunks ``[N]`` one by one; yield the next bytes and the number of samples in them."""
-    delivery = Delivery(output, sample_rate_hz, whole=True)
-    container = open_container(output.form, output.rate_hz(sample_rate_hz), whole=True)
-    portions = (part for chunk in chunks for part in split_portions(chunk, sample_rate_hz))
-    for shaped in chain(map(delivery.push, portions), delivery.close()):
-        yield container.push(shaped), len(shaped)
-    yield container.close(), 0
-
-
 def split_portions(samples: Samples, sample_rate_hz: int) -> Iterator[Samples]:
     """Yield samples ``[N]`` in portions of at most `PORTION_S`; at least one."""
     most = round(PORTION_S * sample_rate_hz)
@@ -385,3 +337,56 @@ class RenderPool:
     def close(self) -> None:
         """Drop all steps that have not begun."""
         self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+class Renderer:
+    """Writes one audio file, whole or streamed: a portion of samples is a step in the pool.
+
+    Where a step takes no time it is made at once. Arguments as of `Delivery`; each call is to be
+    awaited before the next.
+    """
+
+    def __init__(
+        self,
+        steps: tuple[RenderPool, str],
+        output: OutputOptions,
+        sample_rate_hz: int,
+        likely_lufs: float | None = None,
+        *,
+        whole: bool = False,
+    ) -> None:
+        self._pool, self._client = steps
+        self._model_rate_hz, self._rate_hz = sample_rate_hz, output.rate_hz(sample_rate_hz)
+        self._delivery = Delivery(output, sample_rate_hz, likely_lufs, whole=whole)
+        self._container = open_container(output.form, self._rate_hz, whole=whole)
+        plain = output.speed == 1 and output.loudness_lufs is None
+        same = plain and self._rate_hz == sample_rate_hz
+        self._instant = same and output.form in {"wav", "pcm"} and not whole
+        self._samples = 0
+
+    @property
+    def audio_s(self) -> float:
+        """Seconds of sound written so far."""
+        return self._samples / self._rate_hz
+
+    async def push(self, samples: Samples) -> AsyncIterator[bytes]:
+        """Render samples ``[N]``; yield the bytes that are complete after each portion."""
+        for portion in split_portions(samples, self._model_rate_hz):
+            yield await self._run(partial(self._pushed, portion))
+
+    async def close(self) -> bytes:
+        """Return the remaining bytes; nothing may be pushed after."""
+        left, parts = map(self._written, self._delivery.close()), list[bytes]()
+        while (part := await self._run(partial(next, left, None))) is not None:
+            parts.append(part)
+        return b"".join([*parts, await self._run(self._container.close)])
+
+    async def _run(self, step: Callable[[], T]) -> T:
+        return step() if self._instant else await self._pool.run(self._client, step)
+
+    def _pushed(self, portion: Samples) -> bytes:
+        return self._written(self._delivery.push(portion))
+
+    def _written(self, samples: Samples) -> bytes:
+        self._samples += len(samples)
+        return self._container.push(samples)

@@ -44,14 +44,14 @@ class Load:
     """A load and what serves it."""
 
     replicas: int
-    slots: int  # Rows of each
-    rate: float  # Requests a second, over all
-    step_s: float  # Seconds of a step
-    frames: int  # Frames of a request
-    first_frames: int = 1  # Frames until the first sound
-    overhead_s: float = 0.0  # Seconds outside the replica until the first sound
-    between_s: float = 0.0  # Seconds from a request's last frame until its row has another
-    route: Route = "least"  # How a replica is chosen
+    slots: int  # rows of each
+    rate: float  # requests a second, over all
+    step_s: float  # seconds of a step
+    frames: int  # frames of a request
+    first_frames: int = 1  # frames until the first sound
+    overhead_s: float = 0.0  # seconds outside the replica until the first sound
+    between_s: float = 0.0  # seconds from a request's last frame until its row has another
+    route: Route = "least"  # how a replica is chosen
     # A request arrives up to so many seconds later than it was sent, at random
     jitter_s: float = 0.0
 

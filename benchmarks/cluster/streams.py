@@ -44,11 +44,11 @@ TEXT = "The clocks of the old tower went on as if nobody had ever asked them for
 class Outcomes:
     """What clients saw."""
 
-    counts: Counter[str] = field(default_factory=Counter)  # By outcome
+    counts: Counter[str] = field(default_factory=Counter)  # by outcome
     # Seconds to the first audio of each whole stream
     first_s: list[float] = field(default_factory=list)
-    audio_s: float = 0.0  # Seconds of audio of whole streams
-    causes: Counter[str] = field(default_factory=Counter)  # What the others said
+    audio_s: float = 0.0  # seconds of audio of whole streams
+    causes: Counter[str] = field(default_factory=Counter)  # what the others said
 
     def add(self, kind: str, text: str, seed: int, got: ReceivedSpeech) -> None:
         """Count a stream."""

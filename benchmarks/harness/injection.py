@@ -23,13 +23,13 @@ class WorkerKilled(BaseException):
 class Fault:
     """A fault that occurs once."""
 
-    name: str  # For the table
-    owner: type  # The class of the method that fails
-    method: str  # Name of the method
-    happens: Call  # Called instead, with the original method and its arguments
-    level: int | None = None  # Only calls whose last argument is this level fail; None: all
-    after_calls: int = 0  # Number of successful calls before
-    hits: int | None = 1  # How many concurrent requests may be affected; None: all of them
+    name: str  # for the table
+    owner: type  # the class of the method that fails
+    method: str  # name of the method
+    happens: Call  # called instead, with the original method and its arguments
+    level: int | None = None  # only calls whose last argument is this level fail; None: all
+    after_calls: int = 0  # number of successful calls before
+    hits: int | None = 1  # how many concurrent requests may be affected; None: all of them
 
 
 def no_numbers(original: Call, *args: Any) -> Any:

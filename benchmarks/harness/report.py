@@ -20,10 +20,10 @@ TableRow = Mapping[str, Any]
 class Target:
     """A figure with the bound that it should meet."""
 
-    what: str  # Name of the figure
-    figure: float  # The measured value
-    asked: str  # The bound, as printed
-    holds: bool  # Whether the figure meets it
+    what: str  # name of the figure
+    figure: float  # the measured value
+    asked: str  # the bound, as printed
+    holds: bool  # whether the figure meets it
 
 
 _RELATIONS: Final = {"<": lt, "<=": le, "==": eq, ">=": ge}

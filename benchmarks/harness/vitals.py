@@ -19,14 +19,14 @@ _USED = ("tts_slots", {"state": "used"})
 class Vitals:
     """Resources held at one moment by a server and its child processes."""
 
-    queued: int  # Jobs that wait
-    running: int  # Jobs in work
-    slots: int | None  # Slots of the level-0 cache in use; None if the engine does not count them
-    tasks: int  # Tasks on the event loop
-    processes: int  # The process and its children
-    threads: int  # Threads of all processes
-    files: int  # Open file descriptors, including sockets
-    rss_bytes: int  # Resident memory
+    queued: int  # jobs that wait
+    running: int  # jobs in work
+    slots: int | None  # slots of the level-0 cache in use; None if the engine does not count them
+    tasks: int  # tasks on the event loop
+    processes: int  # the process and its children
+    threads: int  # threads of all processes
+    files: int  # open file descriptors, including sockets
+    rss_bytes: int  # resident memory
 
     @property
     def idle(self) -> bool:

@@ -56,16 +56,16 @@ FLOOR_DB = -60.0  # relative to the loudest bin; lower values are clamped
 class WindowResult:
     """Comparison of one window shape with the whole, over all sentences."""
 
-    shape: str  # Frames of a window, before and after it; or a name
-    heard_after_s: float  # Seconds of level 0 needed before the first window can be decoded
-    work: float  # Positions of all passes relative to those of the whole
-    equal_level_1: float  # Share of level-1 codes equal to those of the whole
-    equal: float  # Share of equal codes over all NAR levels
-    jump: float  # Median jump over seams
-    jump_of_whole: float  # Median jump of the whole at the same places
-    worst_jump: float  # Largest jump
-    worst_jump_of_whole: float  # Largest jump of the whole at the same places
-    spectrum_db: float  # Mean difference of the log spectra
+    shape: str  # frames of a window, before and after it; or a name
+    heard_after_s: float  # seconds of level 0 needed before the first window can be decoded
+    work: float  # positions of all passes relative to those of the whole
+    equal_level_1: float  # share of level-1 codes equal to those of the whole
+    equal: float  # share of equal codes over all NAR levels
+    jump: float  # median jump over seams
+    jump_of_whole: float  # median jump of the whole at the same places
+    worst_jump: float  # largest jump
+    worst_jump_of_whole: float  # largest jump of the whole at the same places
+    spectrum_db: float  # mean difference of the log spectra
 
 
 @dataclass(frozen=True)

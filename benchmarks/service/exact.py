@@ -51,8 +51,8 @@ class SeededRequest:
 class Fingerprint:
     """Hashes of a response; responses are identical if these are equal."""
 
-    codes: str  # Hash of its codes
-    sound: str  # Hash of its audio bytes
+    codes: str  # hash of its codes
+    sound: str  # hash of its audio bytes
 
 
 Speak = Callable[[SeededRequest], Awaitable[Fingerprint]]

@@ -38,10 +38,10 @@ _V1, _V2 = Path("/sys/fs/cgroup/cpu"), Path("/sys/fs/cgroup")
 class QuotaResult(Figures):
     """Figures of one load."""
 
-    quota: int  # Percent of the machine
-    streams: int  # Capacity in streams, as reported by the server before the load
-    speed: float  # Load relative to ``streams``
-    refused: int  # Requests refused with 503 and Retry-After, of those that failed
+    quota: int  # percent of the machine
+    streams: int  # capacity in streams, as reported by the server before the load
+    speed: float  # load relative to ``streams``
+    refused: int  # requests refused with 503 and Retry-After, of those that failed
 
 
 @contextmanager

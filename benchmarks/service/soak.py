@@ -50,7 +50,7 @@ WRONG: tuple[dict[str, Any], ...] = (
 class SoakLog:
     """Observations of a soak test, at seconds since its start."""
 
-    began_s: float = field(default_factory=perf_counter)  # Its start, by `perf_counter`
+    began_s: float = field(default_factory=perf_counter)  # its start, by `perf_counter`
     # Count of each kind of request and outcome
     outcomes: Counter[tuple[str, str]] = field(default_factory=Counter)
     # Time at which each probe was sent, and its seconds to first sound

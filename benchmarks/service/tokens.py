@@ -45,7 +45,7 @@ def tokens(text: str) -> list[str]:
 class Take:
     """One speech."""
 
-    sentence_s: float  # Seconds from the first token to that which ends the first sentence
+    sentence_s: float  # seconds from the first token to that which ends the first sentence
     # Seconds from the first token to the first audible sound; None without any
     sound_s: float | None
 

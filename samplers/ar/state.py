@@ -89,17 +89,6 @@ class SlotTable:
     """The state of S slots, each of up to N frames, after P codes of a prompt.
 
     With ``shared`` a CPU reads the host's numbers where they are; else they are sent before a step.
-
-    Attributes:
-        host: ``[S, len(Host)]`` int64, the host's side of `numbers`.
-        numbers: ``[S, len(Host)]`` int64.
-        avoid: ``[S, V]`` float32, added to the logits of one frame.
-        codes: ``[S, P + N + 1]`` int64: the prompt that penalties count, then the frames.
-        lengths: ``[S]`` int64, frames drawn.
-        stopped: ``[S]`` bool, which have ended.
-        mu: ``[S, N + 2]`` float32 bits: mirostat's state at each length.
-        last_act: ``[S, N + 2]`` int64, the frame of entropix's last act, at each length.
-        beam_scores: ``[S]`` float32 nats, log-probabilities of beams; -inf: a row holds none.
     """
 
     def __init__(
@@ -112,18 +101,27 @@ class SlotTable:
         device: torch.device = torch.device("cpu"),  # noqa: B008
         shared: bool = True,
     ) -> None:
+        # ``[S, len(Host)]`` int64, the host's side of `numbers`
         self.host = np.zeros((slots, len(Host)), np.int64)
         self.host[:, Host.PARTNER] = range(slots)
         self.host[:, Host.AVOID] = -1
         numbers, shared = torch.from_numpy(self.host), shared and device.type == "cpu"
+        # ``[S, len(Host)]`` int64
         self.numbers = numbers if shared else torch.zeros_like(numbers, device=device)
+        # ``[S, V]`` float32, added to the logits of one frame
         self.avoid = torch.zeros(slots, vocab_size, device=device)
+        # ``[S, P + N + 1]`` int64: the prompt that penalties count, then the frames
         self.codes = torch.zeros(slots, prompt + frames + 1, dtype=torch.int64, device=device)
+        # ``[S]`` int64, frames drawn
         self.lengths = torch.zeros(slots, dtype=torch.int64, device=device)
+        # ``[S]`` bool, which have ended
         self.stopped = torch.zeros(slots, dtype=torch.bool, device=device)
         # The stop, too, has a next state: one column past the last length.
+        # ``[S, N + 2]`` float32 bits: mirostat's state at each length
         self.mu = torch.zeros(slots, frames + 2, device=device)
+        # ``[S, N + 2]`` int64, the frame of entropix's last act, at each length
         self.last_act = torch.zeros(slots, frames + 2, dtype=torch.int64, device=device)
+        # ``[S]`` float32 nats, log-probabilities of beams; -inf: a row holds none
         self.beam_scores = torch.zeros(slots, device=device)
         self.held = [0] * slots  # an upper bound of the frames of each slot, on the host
         self._runs: Tensor | None = None

@@ -187,29 +187,24 @@ named is 1 for the base, 0 for a weight, and no bound; the name of nothing is 0.
 
 
 class EntropixSettings:
-    """The thresholds and coefficients of B rows; see `_FORMULAS`.
-
-    Attributes:
-        thresholds: ``(B, 2, 4)``: entropy and varentropy above which a state fits, in the order of
-            the states; both negative where they are to be below.
-        signs: ``(2, 4)``, which are.
-        states: ``(4,)`` int64.
-        formulas: ``(B, states, knobs, columns)``.
-    """
+    """The thresholds and coefficients of B rows; see `_FORMULAS`."""
 
     def __init__(self, columns: Mapping[str, Tensor]) -> None:
         self._columns = columns
         one = columns["low_entropy"]
+        # ``(2, 4)``, which are
         self.signs = torch.tensor([[-1.0, 1, -1, 1], [-1, -1, 1, 1]], device=one.device)
-        self.states = torch.arange(4, device=one.device)
+        self.states = torch.arange(4, device=one.device)  # ``(4,)`` int64
         names = (
             "low_entropy", "helv_entropy", "lehv_entropy", "hehv_entropy",
             "low_varentropy", "low_varentropy", "high_varentropy", "high_varentropy",
         )  # fmt: skip
         thresholds = torch.cat([columns[name] for name in names], 1).view(-1, 2, 4)
+        # ``(B, 2, 4)``: entropy and varentropy above which a state fits, in the order of the
+        # states; both negative where they are to be below
         self.thresholds = thresholds.float() * self.signs
         shape = len(one), len(_FORMULAS), len(_KNOBS), len(_COLUMNS)
-        self.formulas = torch.zeros(shape, device=one.device)
+        self.formulas = torch.zeros(shape, device=one.device)  # ``(B, states, knobs, columns)``
         self.formulas[..., 0], self.formulas[..., -1] = 1, torch.inf
         self.formulas[..., -2] = -torch.inf
         self.formulas[:, :, 0, -2], self.formulas[:, :, 0, -1] = 0, HOTTEST

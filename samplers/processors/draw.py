@@ -193,18 +193,15 @@ class Redraw:
     *Resample* excludes the code that was drawn and draws another: P(j) = sum_i p_i p_j / (1 - p_i).
     *Candidates* draws several and takes the likeliest: with the codes in ascending order and C
     their cumulated probabilities, P(i) = C_i^n - C_(i-1)^n.
-
-    Attributes:
-        resamples: Whether any row may resample.
-        candidates: How many codes the rows draw at most beside the first.
     """
 
     def __init__(self, batch: BatchParams) -> None:
         rows = zip(batch.params, batch.is_on("entropix"), strict=True)
         active = [params for params, on in rows if on]
+        # Whether any row may resample
         self.resamples = any(p.entropix_action == "resample" for p in active)
         most = max((p.entropix_adaptive_candidates for p in active), default=1)
-        self.candidates = most - 1
+        self.candidates = most - 1  # how many codes the rows draw at most beside the first
         self._number = torch.arange(1, most + 1, device=batch.device)
 
     def __call__(

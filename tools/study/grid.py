@@ -21,12 +21,12 @@ Setting = Mapping[str, Any]
 class StudyTake:
     """A take to be spoken: all that its codes depend on, beside the model."""
 
-    setting: Setting  # The knobs that vary
-    fixed: Setting  # The others that are set
+    setting: Setting  # the knobs that vary
+    fixed: Setting  # the others that are set
     text: str
     voice: str | None
     seed: int
-    first: bool = False  # Whether its text and voice are the first of the study
+    first: bool = False  # whether its text and voice are the first of the study
 
     @property
     def body(self) -> dict[str, Any]:

@@ -22,9 +22,9 @@ class Curve:
     """One knob of a study."""
 
     knob: str
-    values: Sequence[Any]  # In order
-    points: Mapping[str, Sequence[Estimate]]  # Measure -> an interval for each value
-    faults: Sequence[str]  # Cliffs and dead halves, in words
+    values: Sequence[Any]  # in order
+    points: Mapping[str, Sequence[Estimate]]  # measure -> an interval for each value
+    faults: Sequence[str]  # cliffs and dead halves, in words
 
 
 def means(rows: Table, measure: str) -> dict[str, float]:
@@ -134,10 +134,10 @@ def as_svg(curve: Curve, measure: str) -> str:
 class Heading:
     """What a page tells beside its curves."""
 
-    about: str  # The command
-    takes: int  # How many there are
-    race: Sequence[str] = ()  # How the best was found, in lines
-    sounds: Sequence[tuple[str, bytes]] = ()  # Title and MP3 of the takes that can be heard
+    about: str  # the command
+    takes: int  # how many there are
+    race: Sequence[str] = ()  # how the best was found, in lines
+    sounds: Sequence[tuple[str, bytes]] = ()  # title and MP3 of the takes that can be heard
 
 
 def as_page(found: Sequence[Curve], heading: Heading) -> str:

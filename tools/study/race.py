@@ -18,8 +18,8 @@ TakesOf = Callable[[Sequence[Setting]], Sequence[StudyTake]]
 class Goal:
     """What is sought."""
 
-    measure: str  # Its mean over sentences shall be small
-    limits: dict[str, float]  # Measure -> the most that its mean may be
+    measure: str  # its mean over sentences shall be small
+    limits: dict[str, float]  # measure -> the most that its mean may be
 
     @classmethod
     def read(cls, measure: str, words: Sequence[str]) -> "Goal":
@@ -45,8 +45,8 @@ class Goal:
 class Found:
     """How a race ended."""
 
-    setting: Setting | None  # The best; None if nothing beats what there is
-    lines: Sequence[str]  # What happened, in words
+    setting: Setting | None  # the best; None if nothing beats what there is
+    lines: Sequence[str]  # what happened, in words
 
 
 class Race:

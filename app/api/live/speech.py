@@ -5,7 +5,6 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
-from functools import partial
 from time import monotonic
 from typing import Any
 from uuid import uuid4
@@ -18,7 +17,7 @@ from app.api.gate.middleware import pace
 from app.api.reports.recent import Failure, RecentSpeeches
 from app.api.reports.writer import ReportWriter
 from app.api.schemas import message
-from app.audio.rendering import OutputOptions, RenderPool, StreamRenderer, split_portions
+from app.audio.rendering import OutputOptions, Renderer, RenderPool
 from app.engine.admission import Places
 from app.engine.continued import GrowingSpeech
 from app.engine.engine import SpeechEngine
@@ -161,7 +160,7 @@ class LiveSpeech:
             max_text_chars=settings.max_text_chars,
             busy_timeout_s=settings.request_timeout_s,
         )
-        self._renderer: StreamRenderer | None = None  # until the voice is known
+        self._renderer: Renderer | None = None  # until the voice is known
         self.audio_bytes = 0  # of sound, sent
         self._text_at_s: float | None = None
         self.first_audio_s: float | None = None  # from the first text to the first sound
@@ -217,7 +216,7 @@ class LiveSpeech:
             async for chunk in self.growing:
                 await self._send(chunk)
             if self._renderer is not None:
-                await self._send_rendered(self._renderer.close)
+                await self._send_sound(await self._renderer.close())
         except SpeechError as raised:
             error = raised
         except ClientGone:
@@ -233,25 +232,18 @@ class LiveSpeech:
             plan = self.growing.plan
             assert plan is not None  # known with the first audio
             likely_lufs = self._services.engine.voices.likely_lufs(plan.voice)
-            self._renderer = StreamRenderer(self._output, self._rate_hz, likely_lufs)
+            pool = self._services.render_pool, self.job.client
+            self._renderer = Renderer(pool, self._output, self._rate_hz, likely_lufs)
             await self._messages.started(plan)
         words = chunk.words
-        for portion in split_portions(chunk.samples, self._rate_hz):
-            await self._send_rendered(partial(self._renderer.push, portion), words)
+        async for sound in self._renderer.push(chunk.samples):
+            await self._send_sound(sound, words)
             words = ()
         if chunk.result is not None:
             await self._messages.spoken(chunk.result)
 
-    async def _send_rendered(
-        self, render: Callable[[], bytes], words: Sequence[WordTimes] = ()
-    ) -> None:
-        """Run a rendering step and send its bytes and words, if any."""
-        pool = self._services.render_pool
-        sound = (
-            render()
-            if self._output.instant(self._rate_hz)
-            else await pool.run(self.job.client, render)
-        )
+    async def _send_sound(self, sound: bytes, words: Sequence[WordTimes] = ()) -> None:
+        """Send rendered bytes and words, if any."""
         if not sound and not words:
             return
         await self._messages.sound(sound, words)

@@ -7,7 +7,6 @@ from collections import deque
 from collections.abc import (
     AsyncGenerator,
     AsyncIterator,
-    Callable,
     Collection,
     Coroutine,
     Mapping,
@@ -36,13 +35,7 @@ from app.api.schemas import (
     message,
 )
 from app.audio.formats import MEDIA_TYPES
-from app.audio.rendering import (
-    OutputOptions,
-    RenderPool,
-    StreamRenderer,
-    render_in_steps,
-    split_portions,
-)
+from app.audio.rendering import OutputOptions, Renderer, RenderPool
 from app.engine.admission import Places, stretched
 from app.engine.engine import SpeechEngine
 from app.engine.errors import EngineBusy, InvalidRequest, ReaderStalled, SpeechError
@@ -268,22 +261,24 @@ class Answer:
     async def _rendered(self, chunks: list[AudioChunk]) -> Response:
         """Render a whole speech step by step."""
         rate_hz, result = chunks[0].sample_rate_hz, result_of(chunks)
+        rendering = self.renderer(rate_hz, whole=True)
         samples = deque(chunk.samples for chunk in chunks)
         chunks.clear()
-        each = (samples.popleft() for _ in range(len(samples)))
-        steps = render_in_steps(each, rate_hz, self.output)
         parts: list[bytes] = []
-        count = 0
-        pool, client = self.render_pool, self.client
-        while (step := await pool.run(client, partial(next, steps, None))) is not None:
-            parts.append(step[0])
-            count += step[1]
-        rate_hz = self.output.rate_hz(rate_hz)
-        audio_s = count / rate_hz
+        while samples:
+            parts += [part async for part in rendering.push(samples.popleft())]
+        parts.append(await rendering.close())
+        audio_s = rendering.audio_s
         framed = partial(self.framing.whole, b"".join(parts), result, audio_s)
-        body = await pool.run(client, framed)
-        headers = result_headers(result, rate_hz, audio_s, self.first_audio_s)
+        body = await self.render_pool.run(self.client, framed)
+        headers = result_headers(result, self.output.rate_hz(rate_hz), audio_s, self.first_audio_s)
         return Response(body, media_type=self.framing.media_type, headers=headers)
+
+    def renderer(self, rate_hz: int, *, plan: Plan | None = None, whole: bool = False) -> Renderer:
+        """Return what renders a speech of a sample rate; a streamed one has a plan."""
+        likely_lufs = self.engine.voices.likely_lufs(plan.voice) if plan else None
+        pool = self.render_pool, self.client
+        return Renderer(pool, self.output, rate_hz, likely_lufs, whole=whole)
 
     async def unless_client_leaves(self, work: Coroutine[Any, Any, T]) -> T | None:
         """Return the result of a coroutine, or cancel it and return None if the client leaves."""
@@ -321,17 +316,12 @@ class StreamedSpeech(Response):
         opening: Sequence[AudioChunk],
     ) -> None:
         self._job, self._stream, self._opening = job, stream, opening
-        self._framing, output = answer.framing, answer.output
-        self._rate_hz = rate_hz = opening[0].sample_rate_hz
-        self._instant = output.instant(rate_hz)
-        self._render_pool, self._client = answer.render_pool, answer.client
-        plan = stream.plan
+        self._framing, rate_hz, plan = answer.framing, opening[0].sample_rate_hz, stream.plan
         assert plan is not None  # known with the first audio
-        likely_lufs = answer.engine.voices.likely_lufs(plan.voice)
-        self._rendering = StreamRenderer(output, rate_hz, likely_lufs)
+        self._rendering = answer.renderer(rate_hz, plan=plan)
         self._answer, self._audio_s = answer, 0.0
         self._result: SpeechResult | None = None
-        headers = opening_headers(plan, plan.voice.name, output.rate_hz(rate_hz)) | {
+        headers = opening_headers(plan, plan.voice.name, answer.output.rate_hz(rate_hz)) | {
             "X-TTFA-Ms": f"{1000 * answer.first_audio_s:.1f}",
             "X-Accel-Buffering": "no",  # stops nginx from buffering the stream
         }
@@ -385,15 +375,13 @@ class StreamedSpeech(Response):
         async for chunk in self._chunks():
             self._result = chunk.result
             yield self._framing.before(chunk)
-            for portion in split_portions(chunk.samples, self._rate_hz):
-                yield await self._rendered(partial(self._rendering.push, portion))
-        yield await self._rendered(self._rendering.close)
+            async for part in self._rendering.push(chunk.samples):
+                yield self._framed(part)
+        yield self._framed(await self._rendering.close())
         assert self._result is not None  # the last chunk has it
         yield self._framing.done(self._result, self._audio_s)
 
-    async def _rendered(self, render: Callable[[], bytes]) -> bytes:
-        """Run a rendering step and return what is sent for its bytes."""
-        part = render() if self._instant else await self._render_pool.run(self._client, render)
+    def _framed(self, part: bytes) -> bytes:
         return self._framing.sound(part) if part else b""
 
     async def _chunks(self) -> AsyncIterator[AudioChunk]:

@@ -67,14 +67,9 @@ class InputBatch(ABC):
 
     A hypothesis has a slot of the cache for each of its conditions, from `begin` to `release`, and
     a row of the sampler in the first of them, from `add` or `fork` to `remove`.
-
-    Attributes:
-        lag: How many steps are queued before the host reads what the first of them drew.
-        first_hidden: ``[S, D]``, the stack's output at the end of the prefix in each slot, which
-            predicts the first frame.
-        first_attention: ``[4, S]`` float32, the attention statistics there; NaN where not computed.
     """
 
+    # How many steps are queued before the host reads what the first of them drew
     lag: ClassVar[int] = 0
 
     def __init__(self, model: Valle, cache: SlotCache, read: Read) -> None:
@@ -89,7 +84,10 @@ class InputBatch(ABC):
             shared=not self.lag,
         )
         self.sampler = ArSampler(self.table, stop_token=config.stop_token)
+        # ``[S, D]``, the stack's output at the end of the prefix in each slot, which predicts the
+        # first frame
         self.first_hidden = model.separator.new_zeros(slots, config.width)
+        # ``[4, S]`` float32, the attention statistics there; NaN where not computed
         self.first_attention = torch.zeros(4, slots, device=device)
         self._free = list(range(slots))
         self._rows: set[Hypothesis] = set()

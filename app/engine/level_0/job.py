@@ -37,13 +37,7 @@ OnItem = Callable[[Level0Item], None]
 
 
 class Level0Job:
-    """State of a job's level 0. `app.engine.level_0.runner.JobBatch` runs it.
-
-    Attributes:
-        utterance: The one being drawn; None between two, and before the first.
-        frames: Frames of all utterances that are ready for synthesis: final ones, but where the
-            finer levels need whole utterances only those of utterances that have ended.
-    """
+    """State of a job's level 0. `app.engine.level_0.runner.JobBatch` runs it."""
 
     def __init__(
         self,
@@ -54,9 +48,12 @@ class Level0Job:
         on_item: OnItem,
     ) -> None:
         self.plan = plan
+        # The one being drawn; None between two, and before the first
         self.utterance: Drawn | MaskedUtterance | None = None
         self.over = False
         self.error: SpeechError | None = None
+        # Frames of all utterances that are ready for synthesis: final ones, but where the finer
+        # levels need whole utterances only those of utterances that have ended
         self.frames = 0
         self._on_item, self._pending = on_item, list[Level0Item]()
         self._front_end, self._silent = front_end, silent

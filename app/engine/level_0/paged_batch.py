@@ -33,13 +33,7 @@ RESULTS = 3
 
 
 class PagedBatch(InputBatch):
-    """Steps over the first rows of a table, played; the host is a step ahead.
-
-    Attributes:
-        pages: ``[S, P]`` int64, the host's side of the pages of each row, in their order; the
-            pool's padding where a row has none.
-        plain: ``[S, plain_width(V)]`` int64, the knobs of rows that a kernel draws.
-    """
+    """Steps over the first rows of a table, played; the host is a step ahead."""
 
     lag: ClassVar[int] = 1
     cache: PagedCache
@@ -56,9 +50,12 @@ class PagedBatch(InputBatch):
         self._sizes = [*(1 << n for n in range(slots.bit_length()) if 4 << n <= 3 * slots), slots]
         self._kernels, self._padding = model.transformer.kernels, pool.padding
         self._pages = torch.full((slots, -(-max_length // PAGE)), pool.padding, device=device)
+        # ``[S, P]`` int64, the host's side of the pages of each row, in their order; the pool's
+        # padding where a row has none
         self.pages = np.full(self._pages.shape, pool.padding)
         self._new_pages = False
         width = plain_width(vocab_size)
+        # ``[S, plain_width(V)]`` int64, the knobs of rows that a kernel draws
         self.plain = torch.zeros(slots, width, dtype=torch.int64, device=device)
         self._logits = torch.zeros(slots, vocab_size, device=device)
         self._attention = torch.zeros(4, slots, device=device)

@@ -24,12 +24,7 @@ from samplers.knobs.params import SamplingParams
 
 
 class SoundDecoder:
-    """Decodes utterances to samples; on a GPU chunks of several at once. One thread only.
-
-    Attributes:
-        pool: For keys and values of all utterances; None if each has its own, or has none.
-        recorded: Makes chunks of several utterances; None if each is made by itself.
-    """
+    """Decodes utterances to samples; on a GPU chunks of several at once. One thread only."""
 
     def __init__(
         self,
@@ -40,7 +35,9 @@ class SoundDecoder:
         self._speech, self._record = speech, record
         self._device = speech.model.separator.device
         self._get_pool = get_pool if speech.model.hides_text(1) else None
+        # For keys and values of all utterances; None if each has its own, or has none
         self.pool: PagePool | None = None
+        # Makes chunks of several utterances; None if each is made by itself
         self.recorded: RecordedChunks | None = None
         self._prefixes = PrefixCache(speech.model)
         self.allocate()

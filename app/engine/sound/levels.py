@@ -92,15 +92,6 @@ class Levels:
         codebooks: ``[K, V, D]``, the codec's, for `nar_decision="mean"`.
         read: Reads prefixes; None: one after the other.
         heard: Levels of a frame's codes, if all of them are `UtteranceInput.kept`.
-
-    Attributes:
-        level_0: ``[n]`` int64, of the frames that have come.
-        codes: ``[T, count]`` int64, of the frames that are drawn; on the host if they were drawn
-            elsewhere.
-        count: Levels of a frame's codes, level 0 included.
-        conditions: 2 with guidance, else 1.
-        knobs: ``[K - 1, 6]`` int64 of `samplers.nar.pack`.
-        guidance: Strength and rescale.
     """
 
     def __init__(
@@ -115,11 +106,15 @@ class Levels:
         params, config = inputs.params, model.config
         self.inputs, self._model, self._codebooks = inputs, model, codebooks
         drawn = min(params.nar_levels, config.levels - 1)
-        self.count = heard or 1 + drawn
+        self.count = heard or 1 + drawn  # levels of a frame's codes, level 0 included
         guided = is_guided(params, "nar") and drawn > 0
-        self.conditions = 1 + guided
+        self.conditions = 1 + guided  # 2 with guidance, else 1
+        # ``[n]`` int64, of the frames that have come
         self.level_0 = torch.zeros(0, dtype=torch.int64)
+        # ``[T, count]`` int64, of the frames that are drawn; on the host if they were drawn
+        # elsewhere
         self.codes = torch.zeros(0, self.count, dtype=torch.int64, device=codebooks.device)
+        # ``[K - 1, 6]`` int64 of `samplers.nar.pack`
         self.knobs = pack([
             row_of(
                 params, seed=inputs.seed, utterance=inputs.utterance, level=level,
@@ -127,6 +122,7 @@ class Levels:
             )
             for level in range(1, config.levels)
         ])  # fmt: skip
+        # Strength and rescale
         self.guidance = within(params.nar_cfg_strength), params.nar_cfg_rescale
         kinds = [kind_of(params, level) for level in range(1, 1 + drawn)]
         self.kind = DrawKind(guided, inputs.kept is not None, kinds)

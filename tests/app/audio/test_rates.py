@@ -1,12 +1,15 @@
 """Sample rates of every format: the same sound, whole and streamed, however it is cut."""
 
+import asyncio
+from collections.abc import Iterable
 from typing import get_args
 
 import numpy as np
 import pytest
 
 from app.audio.formats import OPUS_RATES, AudioFormat, SampleRate
-from app.audio.rendering import OutputOptions, StreamRenderer, render_in_steps
+from app.audio.rendering import OutputOptions, Renderer, RenderPool
+from app.engine.job import Samples
 from tests.app.tools.decoding import decoded
 
 MODEL_HZ = 24_000
@@ -22,23 +25,31 @@ CASES = [
 ]
 
 
+def rendered(output: OutputOptions, pieces: Iterable[Samples], *, whole: bool = False) -> bytes:
+    """Return the file of the tone, pushed in pieces."""
+
+    async def render() -> bytes:
+        pool = RenderPool(threads=1)
+        renderer = Renderer((pool, "client"), output, MODEL_HZ, whole=whole)
+        parts = [part for piece in pieces async for part in renderer.push(piece)]
+        parts.append(await renderer.close())
+        pool.close()
+        assert renderer.audio_s == pytest.approx(SECONDS, abs=0.001)
+        return b"".join(parts)
+
+    return asyncio.run(render())
+
+
 def streamed(output: OutputOptions, seed: int) -> bytes:
     """Return the file of the tone, pushed in pieces of random lengths."""
-    renderer, chance, at = StreamRenderer(output, MODEL_HZ), np.random.default_rng(seed), 0
-    file = b""
-    while at < len(TONE):
-        length = int(chance.integers(1, 4000))
-        file += renderer.push(TONE[at : at + length])
-        at += length
-    file += renderer.close()
-    assert renderer.audio_s == pytest.approx(SECONDS, abs=0.001)
-    return file
+    ends = np.cumsum(np.random.default_rng(seed).integers(1, 4000, len(TONE)))
+    return rendered(output, np.split(TONE, ends[ends < len(TONE)]))
 
 
 @pytest.mark.parametrize(("form", "rate"), CASES)
 def test_every_format_has_every_rate_and_the_same_tone(form, rate) -> None:
     output = OutputOptions(form, sample_rate=rate)
-    whole = b"".join(part for part, _ in render_in_steps([TONE], MODEL_HZ, output))
+    whole = rendered(output, [TONE], whole=True)
     for file in (whole, streamed(output, 1)):
         sound, told_hz = decoded(file, rate if form in HEADERLESS else None, form)
         assert told_hz == (48_000 if form == "opus" else rate)
@@ -54,7 +65,7 @@ def test_every_format_has_every_rate_and_the_same_tone(form, rate) -> None:
 def test_the_bytes_do_not_depend_on_the_chunks(form, rate) -> None:
     output = OutputOptions(form, sample_rate=rate)
     assert streamed(output, 1) == streamed(output, 2)
-    whole = b"".join(part for part, _ in render_in_steps([TONE], MODEL_HZ, output))
+    whole = rendered(output, [TONE], whole=True)
     assert streamed(output, 3) == whole
 
 
