@@ -18,9 +18,9 @@ PRODUCT = ("app", "models", "samplers", "valle_serve")
 DOCUMENTED = (*PRODUCT, "cluster", "tools", "training", "benchmarks", "scripts", "examples")
 MOST_PARAMETERS = 6
 LIMITS = {
-    "lines": 36_765,
-    "code": 25_405,
-    "docstrings": 14.5,  # percent of the lines
+    "lines": 36_670,
+    "code": 25_400,
+    "docstrings": 14.3,  # percent of the lines
     "tests": 41_500,
     "names": 0,  # class names that are there twice
     "wide": 14,  # functions of more than `MOST_PARAMETERS`
