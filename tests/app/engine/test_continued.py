@@ -105,21 +105,3 @@ async def test_a_text_that_ended_or_is_too_long_takes_no_more():
             await speech.append("")
         assert speech.text == "x" * 40
         await speech.aclose()
-
-
-async def test_closing_it_stops_its_job_at_the_next_frame():
-    backend = FakeBackend()
-    async with running(backend) as engine:
-        speech = growing(engine)
-        await speech.append("wait for it. T")
-        reading = asyncio.ensure_future(anext(speech))
-        backend.let(1)
-        await until(lambda: backend.frames_made.get("speech.1") == 1)
-        reading.cancel()
-        await asyncio.gather(reading, return_exceptions=True)
-        await speech.aclose()
-        backend.let(100)
-        await until(lambda: engine.finished == {"cancelled": 1})
-        assert backend.frames_made["speech.1"] <= 2
-        with pytest.raises(StopAsyncIteration):
-            await anext(speech)
