@@ -1,10 +1,14 @@
-"""A layer: its forms without gradients are those with them."""
+"""A layer: its forms without gradients are those with them.
+
+That queries and keys that are turned by a complex product have the same products is said by
+`test_cached_passes`, whose passes over slots turn them so.
+"""
 
 import pytest
 import torch
 from torch.nn import functional as F
 
-from models.stack.block import Attention, FeedForward, RmsNorm
+from models.stack.block import FeedForward, RmsNorm
 from tests.models.stack.stacks import CONFIG, vectors
 
 
@@ -30,19 +34,3 @@ def test_the_activation_of_a_row_has_the_same_bits_in_every_batch(activation: st
         assert (layer(x) - expected).abs().max() < 1e-6
         for row in range(9):
             assert torch.equal(layer(x[row, None])[0], layer(x)[row])
-
-
-@torch.inference_mode()
-def test_turned_by_a_complex_product_queries_and_keys_have_the_same_products() -> None:
-    attention, x = Attention(CONFIG), vectors(11)
-    angles = torch.rand(11, CONFIG.head_dim // 2) * 100
-    cos, sin = angles.cos(), angles.sin()
-    queries, keys, values = attention.project(
-        x, torch.cat([cos, cos], 1), torch.cat([-sin, sin], 1)
-    )
-    found = attention.project_complex(x, torch.complex(cos, sin)[:, None])
-    assert torch.equal(found[2], values)
-    for head in range(CONFIG.heads):
-        kv = head * CONFIG.kv_heads // CONFIG.heads
-        expected = queries[:, head] @ keys[:, kv].T
-        assert (found[0][:, head] @ found[1][:, kv].T - expected).abs().max() < 1e-5
