@@ -17,6 +17,7 @@ from benchmarks.card.step_cost import (
     _Attention,
     counted_step,
     meta_model,
+    prefix_costs,
     step_costs,
     targets,
     window_costs,
@@ -86,3 +87,12 @@ def test_windows_are_launched_operator_by_operator() -> None:
     rows = window_costs(layers=1, width=64)
     assert {row["frames"] for row in rows} >= {30}
     assert min(row["launches"] for row in rows) > 100
+
+
+def test_a_recorded_prefix_of_a_known_voice_takes_two_launches_and_of_a_new_one_five() -> None:
+    rows = prefix_costs(layers=4, width=64)
+    found = {(row["prefixes of"], row["voice"], row["read"]): row["launches"] for row in rows}
+    for levels in ("level 0", "finer levels"):
+        assert found[levels, "known", "recorded"] == 2  # a table, and a graph
+        assert found[levels, "new", "recorded"] == 2 + 3  # and the codes of the voice
+        assert found[levels, "new", "one by one"] > found[levels, "known", "one by one"] > 40
