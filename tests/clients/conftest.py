@@ -30,5 +30,6 @@ OPENAI_VOICES = [
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
     """A client of a live server that speaks with the toy model; it knows nothing of OpenAI."""
     toy = make(tmp_path_factory.mktemp("models") / "toy")
-    with served(create_app(Settings(model=str(toy), device="cpu"))) as client:
+    voices = str(tmp_path_factory.mktemp("voices"))  # and not what the developer uploaded
+    with served(create_app(Settings(model=str(toy), device="cpu", voices=voices))) as client:
         yield client
