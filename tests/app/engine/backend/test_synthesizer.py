@@ -1,4 +1,3 @@
-import hashlib
 import io
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -12,10 +11,9 @@ import torch
 from torch import Tensor
 
 from app.engine.admission import Capacity
-from app.engine.backend import planner
 from app.engine.backend import synthesizer as backend
 from app.engine.backend.synthesizer import Synthesizer
-from app.engine.errors import GenerationFailed, InvalidRequest, UnknownVoice
+from app.engine.errors import GenerationFailed
 from app.engine.job import AudioChunk, FinishReason, Progress, SpeechJob, SpeechResult
 from app.engine.level_0 import runner as batch
 from app.engine.level_0.job import longest
@@ -26,10 +24,8 @@ from app.engine.utterance import Level0Utterance, UtteranceInput
 from models.checkpoints import CheckpointError
 from models.codecs.encodec import Encodec
 from samplers.knobs.params import SamplingParams
-from samplers.knobs.resolve import ConflictError
 from tests.app.engine.decoding import decode_utterance
 from tests.app.tools.serving import settings_of
-from tests.toy.make_toy import MODEL, make
 
 
 @pytest.fixture(scope="module")
@@ -165,19 +161,6 @@ def test_streamed_codes_are_those_of_decoding_the_whole(synthesizer):
     np.testing.assert_array_equal(decoded.codes, first.codes)
 
 
-def test_the_hash_is_of_all_codes_in_order_as_int16(synthesizer, monkeypatch):
-    scripted(monkeypatch, 2, 1)
-    _, result = spoken(synthesizer, job("One. Two."))
-    codes = np.concatenate([utterance.codes for utterance in result.utterances])
-    assert codes[:, 0].tolist() == [1, 1, 2]
-    assert result.codes_sha256 == hashlib.sha256(codes.astype("<i2").tobytes()).hexdigest()
-
-
-def test_the_gravest_finish_reason_is_the_jobs(synthesizer, monkeypatch):
-    scripted(monkeypatch, 5, 5, reason="length")
-    assert spoken(synthesizer, job("One. Two."))[1].finish_reason == "length"
-
-
 def test_a_bound_on_the_duration_ends_the_job_between_and_inside_utterances(
     synthesizer, monkeypatch
 ):
@@ -199,21 +182,6 @@ def test_longest_grows_with_the_text_up_to_a_minute():
     assert longest(0, 75) == 75
     assert longest(100, 75) == 100 * 12 + 75
     assert longest(10_000, 75) == 60 * 75
-
-
-def test_an_utterance_without_frames_is_silence_not_an_error(synthesizer, monkeypatch):
-    scripted(monkeypatch, 0)
-    chunks, result = spoken(synthesizer, job("Hello."))
-    assert (result.frames, len(whole(chunks))) == (0, 0)
-
-
-def test_a_pause_in_the_text_is_heard(synthesizer, monkeypatch):
-    scripted(monkeypatch, 10)
-    plain, _ = spoken(synthesizer, job("Hello."))
-    scripted(monkeypatch, 10)
-    paused, _ = spoken(synthesizer, job("Hello. [pause:0.5s]"))
-    seconds = [len(whole(chunks)) / 24_000 for chunks in (plain, paused)]
-    assert seconds[1] - seconds[0] == pytest.approx(0.5)
 
 
 def test_pause_s_stands_between_utterances_and_gives_way_to_the_texts_own(synthesizer, monkeypatch):
@@ -284,27 +252,6 @@ def test_the_params_are_resolved_and_reported(synthesizer, monkeypatch):
     assert calls[0].params is result.params
 
 
-def test_a_text_is_bounded_before_any_work(synthesizer):
-    with pytest.raises(InvalidRequest, match="201 characters, at most 200") as refusal:
-        synthesizer.plan(job("a" * 201))
-    assert refusal.value.param == "input"
-
-
-def test_default_means_the_first_voice_whatever_its_name(synthesizer):
-    voices = {synthesizer.plan(job(voice=name)).voice.name for name in (None, "default", "toy")}
-    assert voices == {"toy"}
-
-
-def test_what_nobody_can_speak_is_refused(synthesizer):
-    with pytest.raises(UnknownVoice, match="'eve'; there are: toy"):
-        synthesizer.plan(job(voice="eve"))
-    with pytest.raises(InvalidRequest, match="only en"):
-        synthesizer.plan(job(language="fr"))
-    with pytest.raises(InvalidRequest) as refusal:
-        synthesizer.plan(job("?!"))
-    assert refusal.value.param == "input"
-
-
 def test_a_card_that_names_no_preset_is_an_error_at_start(toy, tmp_path):
     folder = tmp_path / "toy"
     folder.mkdir()
@@ -315,34 +262,6 @@ def test_a_card_that_names_no_preset_is_an_error_at_start(toy, tmp_path):
     (folder / "lm.json").write_text(card)
     with pytest.raises(CheckpointError, match="loud"):
         Synthesizer.load(settings_of(folder, max_text_chars=200))
-
-
-def test_knobs_that_contradict_each_other_are_refused_by_name(synthesizer, monkeypatch):
-    def resolve(params, preset, presets):
-        raise ConflictError(("top_k", "min_p"), "a test says so")
-
-    monkeypatch.setattr(planner, "resolve", resolve)
-    with pytest.raises(InvalidRequest, match="top_k and min_p: a test says so") as refusal:
-        synthesizer.plan(job(params=SamplingParams(top_k=5, min_p=0.1)))
-    assert refusal.value.param == "top_k"
-
-
-BARE = {"has_null_condition": False, "nar_has_null_condition": False, "max_prompt_frames": 0}
-
-
-@pytest.mark.parametrize(
-    "knob",
-    [{"cfg_strength": 1.5}, {"nar_cfg_strength": 1.5}, {"penalty_includes_prompt": True}],
-    ids=str,
-)
-def test_a_knob_that_the_model_cannot_honour_is_refused_by_name(synthesizer, tmp_path, knob):
-    bare = make(tmp_path / "bare", config=MODEL.model_copy(update=BARE))
-    incapable = Synthesizer.load(settings_of(bare, max_text_chars=200))
-    wanted = job(params=SamplingParams.model_validate(knob))
-    with pytest.raises(InvalidRequest) as refusal:
-        incapable.plan(wanted)
-    assert refusal.value.param == next(iter(knob))
-    assert synthesizer.plan(wanted).params.seed is not None
 
 
 @pytest.mark.parametrize(("broken", "starts"), [(0, True), (1, True), (2, True), (3, False)])
