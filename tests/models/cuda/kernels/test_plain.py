@@ -1,6 +1,5 @@
 """What kernels draw of plain rows is what the sampler draws, on the same table."""
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -12,11 +11,10 @@ pytest.importorskip("triton")
 
 from models.cuda.kernels import plain as kernel
 from samplers.ar import plain
-from samplers.ar.plain import PlainRow, PlainTable, is_plain, plain_row, plain_width
+from samplers.ar.plain import is_plain, plain_row
 from samplers.ar.sampler import ArSampler
 from samplers.ar.state import Host, RowInput, SlotTable
 from samplers.knobs.params import SamplingParams
-from samplers.ops import penalties
 from samplers.ops.draw import stream_key, uniform
 
 CPU = torch.device("cpu")
@@ -170,19 +168,3 @@ def test_the_noise_has_the_same_bits(device: torch.device) -> None:
         noise_kernel[(1,)](*given, out, 1024)
         expected = uniform(torch.tensor([[key]]), 1024, step=length, attempt=attempt)
         assert torch.equal(out.cpu(), expected[0])
-
-
-def test_what_is_off_changes_nothing() -> None:
-    record = plain_row(SamplingParams(), 11)
-    assert len(record) == plain_width(11)
-    numbers, nats, bias = PlainTable.of(record[None], 11)
-    additive = float(penalties.MODES.index("additive"))
-    unread = SamplingParams().cfg_rescale  # where there is no guidance
-    off = PlainRow(
-        1.0, 11, math.inf, 0.0, 1, 1.0, unread, 0.0, 0.0, additive, 0.0, 0.0, 0.0, 1.0, 0.0, 1.0
-    )
-    assert PlainRow(*numbers[0].tolist()) == off
-    assert not nats.any()
-    assert bias.tolist() == [[0.0] * 11]
-    table = PlainTable.of(plain_row(SamplingParams(top_k=50, temperature=0.0), 10)[None], 10)
-    assert PlainRow(*table.numbers[0].tolist()).top_k == 10
