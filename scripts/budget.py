@@ -18,12 +18,12 @@ PRODUCT = ("app", "models", "samplers", "valle_serve")
 DOCUMENTED = (*PRODUCT, "cluster", "tools", "training", "benchmarks", "scripts", "examples")
 MOST_PARAMETERS = 6
 LIMITS = {
-    "lines": 36_670,
-    "code": 25_400,
+    "lines": 36_840,
+    "code": 25_520,
     "docstrings": 14.3,  # percent of the lines
     "tests": 41_000,
     "names": 0,  # class names that are there twice
-    "wide": 14,  # functions of more than `MOST_PARAMETERS`
+    "wide": 16,  # functions of more than `MOST_PARAMETERS`
     "folder": 14,  # files of the largest folder
 }
 _NO_CODE = (

@@ -37,7 +37,7 @@ from models.codecs.encodec import Encodec
 from models.config import BOS_ID, EOS_ID, CodecConfig, KvCacheDtype, MaskKind
 from models.cuda.graphs import as_it_is
 from models.cuda.kernels.operators import FUSED, TORCH, Kernels
-from models.cuda.kernels.sharing import PAGE, sharing
+from models.cuda.kernels.sharing import FEW, PAGE, sharing
 from models.placement import prepare_for
 from models.prefix_cache import PrefixCache, SlotPrefix, VoiceKey, one_by_one
 from models.recorded_prefixes import RecordedPrefixes
@@ -95,7 +95,7 @@ Cost = tuple[int, float]
 _ALLOCATIONS = frozenset({"empty", "empty_like", "new_empty", "empty_strided"})
 _LOOKUPS = frozenset({"embedding", "index_select", "gather", "index"})
 _WRITES = frozenset({"index_copy_", "scatter_"})
-_PRODUCTS = frozenset({"mm", "addmm", "addmm_", "bmm", "linear"})
+_PRODUCTS = frozenset({"mm", "addmm", "addmm_", "bmm", "linear", "project", "add_product"})
 
 
 @dataclass
@@ -128,7 +128,8 @@ class Counted(TorchDispatchMode):  # type: ignore[no-untyped-call]
         bound_s = max(moved / BANDWIDTH, operations / RATE)
         self.bound_s += bound_s
         self.seconds += max(KERNEL_S, bound_s)
-        slow_s = moved / PRODUCT_BANDWIDTH + PRODUCT_S if name in _PRODUCTS else bound_s
+        is_product = name in _PRODUCTS and operations > 0
+        slow_s = moved / PRODUCT_BANDWIDTH + PRODUCT_S if is_product else bound_s
         least_s = DRAW_S if name == "draw" else KERNEL_S
         self.estimate_s += max(least_s, slow_s, operations / rate)
 
@@ -209,6 +210,23 @@ def _whole_cost(args: Sequence[Any], made: Sequence[Tensor]) -> list[Cost]:
     return [(sum(map(_size, (*_tensors(args), *made))), 0.0)]
 
 
+def _project_cost(args: Sequence[Any], made: Sequence[Tensor]) -> list[Cost]:
+    """Return the cost of a product of few rows, or of norm, product and gate."""
+    x, weight, gain, _, activation = args
+    operations = 2.0 * len(x) * weight.numel()
+    if len(x) <= FEW:
+        return [(sum(map(_size, (x, weight, gain, *made))), operations)]
+    wide = len(x) * len(weight) * x.itemsize
+    costs = [(2 * _size(x) + _size(gain), 0.0), (_size(x) + _size(weight) + wide, operations)]
+    return [*costs, (wide + _size(made[0]), 0.0)] if activation else costs
+
+
+def _add_cost(args: Sequence[Any], _: Sequence[Tensor]) -> list[Cost]:
+    total, x, weight = args
+    moved = 2 * _size(total) + _size(x) + _size(weight)
+    return [(moved, 2.0 * len(x) * weight.numel())]
+
+
 def _store_cost(args: Sequence[Any], made: Sequence[Tensor]) -> list[Cost]:
     """Return the cost of a kernel that writes only new entries of the cache."""
     qkv, rotations, keys = args[:3]
@@ -241,8 +259,8 @@ def _draw_cost(args: Sequence[Any], _: Sequence[Tensor]) -> list[Cost]:
 
 
 FUSED_COSTS: Mapping[str, Callable[[Sequence[Any], Sequence[Tensor]], list[Cost]]] = {
-    "norm": _whole_cost, "gated": _whole_cost, "store": _store_cost, "attend": _attend_cost,
-    "draw": _draw_cost,
+    "norm": _whole_cost, "project": _project_cost, "add_product": _add_cost,
+    "store": _store_cost, "attend": _attend_cost, "draw": _draw_cost,
 }  # fmt: skip
 """Of the kernels of `models.cuda.kernels`."""
 

@@ -140,11 +140,6 @@ class FeedForward(nn.Module):
         return self.down((activated[0] if contiguous else activated) * up)
 
 
-def plus_product(x: Tensor, factor: Tensor, weight: Tensor, *, in_place: bool) -> Tensor:
-    """Return ``x + factor weight^T``; on a GPU a sum in new memory is a copy and a product."""
-    return (x.addmm_ if in_place else x.addmm)(factor, weight.t())
-
-
 class RmsNorm(nn.RMSNorm):
     """`torch.nn.RMSNorm`, in half the time for few rows in inference."""
 

@@ -15,7 +15,7 @@ from models.cuda.kernels.operators import Kernels
 from models.cuda.kernels.reference import gather
 from models.cuda.transfers import to_device
 from models.stack.attention import attention_statistics
-from models.stack.block import Block, RmsNorm, plus_product
+from models.stack.block import Block, RmsNorm
 from models.stack.paged_cache import PAGE, PagedCache, PagePool
 from models.stack.slot_cache import SlotCache
 
@@ -65,24 +65,26 @@ class PagedPasses:
         Returns:
             ``[B * C, D]`` after the final norm, and queries ``[B * C, heads, head_dim]``.
         """
-        store, attend, gate = (self._kernels.of(name) for name in ("store", "attend", "gated"))
+        names = ("project", "add_product", "store", "attend")
+        project, add_product, store, attend = (self._kernels.of(name) for name in names)
         rotations, places, seen, pages = placed
-        wanted = x
+        x, wanted = x.clone(), x  # what is given is not changed
         for number, block in enumerate(self._blocks):
             attention, feed_forward = block.attention, block.feed_forward
             keys, values = self.pool.keys[number], self.pool.values[number]
-            qkv = attention.qkv(self._norm(block.attention_norm, x))
+            norm = block.attention_norm
+            qkv = project(x, attention.qkv.weight, norm.weight, norm.eps, "")
             qkv = qkv.view(len(x), -1, attention.head_dim)
             queries = store(qkv, rotations, keys, values, places)
             attended = attend(queries, keys, values, seen, pages)
-            # Only what was given is not changed: a sum in new memory takes a copy more.
-            x = plus_product(x, attended, attention.out.weight, in_place=number > 0)
-            gate_up = feed_forward.gate_up(self._norm(block.feed_forward_norm, x))
-            gated = gate(gate_up, feed_forward.kind)
-            x = plus_product(x, gated, feed_forward.down.weight, in_place=True)
+            add_product(x, attended, attention.out.weight)
+            norm, matrix = block.feed_forward_norm, feed_forward.gate_up.weight
+            gated = project(x, matrix, norm.weight, norm.eps, feed_forward.kind)
+            add_product(x, gated, feed_forward.down.weight)
             if layer is None or number == layer:
                 wanted = queries
-        return self._norm(self._last_norm, x), wanted
+        last = self._last_norm
+        return self._kernels.of("norm")(x, last.weight, last.eps), wanted
 
     def layout(
         self, positions: Tensor, lengths: Tensor, counts: Tensor, reach: Tensor
@@ -169,8 +171,3 @@ class PagedPasses:
         for slot in slots:
             cache.advance(slot, count)
         return found
-
-    def _norm(self, norm: RmsNorm, x: Tensor) -> Tensor:
-        assert norm.eps is not None
-        normed: Tensor = self._kernels.of("norm")(x, norm.weight, norm.eps)
-        return normed

@@ -12,6 +12,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from models.cuda.kernels.launch import await_others, launch
 from models.cuda.kernels.sharing import LEAST, PAGE, power_of_2, sharing
 
 
@@ -20,9 +21,10 @@ def attend_kernel(
     queries, keys, values, seen, pages, out, parts, scale,
     pages_stride, count, GROUP: tl.constexpr, KV_HEADS: tl.constexpr, HEAD_DIM: tl.constexpr,
     SHARES: tl.constexpr, ROWS: tl.constexpr, POSITIONS: tl.constexpr, BLOCK: tl.constexpr,
-    FACTOR: tl.constexpr, EIGHT: tl.constexpr,
+    FACTOR: tl.constexpr, EIGHT: tl.constexpr, EARLY: tl.constexpr,
 ):  # fmt: skip
     """Attend from ROWS queries of one KV head of one sequence, over a share of its positions."""
+    await_others(EARLY)
     sequence = (tl.program_id(1) // KV_HEADS).to(tl.int64)
     head = tl.program_id(1) % KV_HEADS
     share = tl.program_id(2)
@@ -84,8 +86,12 @@ def attend_kernel(
 
 
 @triton.jit
-def combine_kernel(parts, out, SHARES: tl.constexpr, HEAD_DIM: tl.constexpr, BLOCK: tl.constexpr):
+def combine_kernel(
+    parts, out, SHARES: tl.constexpr, HEAD_DIM: tl.constexpr, BLOCK: tl.constexpr,
+    EARLY: tl.constexpr,
+):  # fmt: skip
     """Combine what all shares found for one head of one position."""
+    await_others(EARLY)
     one = tl.program_id(0).to(tl.int64)
     share = tl.arange(0, SHARES)
     at = tl.arange(0, BLOCK)
@@ -112,13 +118,14 @@ def attend(queries: Tensor, keys: Tensor, values: Tensor, seen: Tensor, pages: T
     parts = out
     if shares > 1:
         parts = out.new_empty(len(queries), heads, shares, head_dim + 2, dtype=torch.float32)
-    attend_kernel[(tiles, sequences * kv_heads, shares)](
-        queries, keys, values, seen, pages, out, parts, head_dim**-0.5, pages.stride(0), count,
-        group, kv_heads, head_dim, shares, rows, PAGE, block, factor_of(queries.dtype),
-        keys.dtype == torch.int8,
+    launch(
+        attend_kernel, (tiles, sequences * kv_heads, shares), queries, keys, values, seen, pages,
+        out, parts, head_dim**-0.5, pages.stride(0), count, group, kv_heads, head_dim, shares,
+        rows, PAGE, block, factor_of(queries.dtype), keys.dtype == torch.int8,
     )  # fmt: skip
     if shares > 1:
-        combine_kernel[(len(queries) * heads,)](parts, out, shares, head_dim, block)
+        grid = (len(queries) * heads,)
+        launch(combine_kernel, grid, parts, out, shares, head_dim, block, warps=1)
     return out
 
 

@@ -26,7 +26,7 @@ exponential of hardware, cost a few of them. Bfloat16 has 8: a kernel rounds onc
 round up to three times, each half a unit of the last place; the integers of 8 bits that are made of
 such numbers may differ by one. A mistake costs all bits."""
 
-_ROWS = 3
+_ROWS, _MANY = 3, 6  # products of few rows are computed otherwise than those of many
 _SHARES = (1, 2, 4, 8, 16)  # programs that share positions out, by batch and length
 _GUIDED: Final[tuple[dict[str, Any], ...]] = (
     {"temperature": 0.0, "cfg_strength": 1.5},
@@ -124,8 +124,17 @@ def inputs_of(
         x[0], x[1, 0] = 0.0, torch.nan
         yield x, normal(config.width), config.norm_eps
 
-    def gated() -> Iterator[Given]:
-        yield normal(_ROWS, 2 * config.ffn), config.activation
+    def project() -> Iterator[Given]:
+        for rows, kind in ((1, ""), (_ROWS, config.activation), (_MANY, config.activation)):
+            x, outputs = normal(rows, config.width), config.ffn if kind else 3 * config.width
+            x[1:2] = 0.0
+            weight = normal((2 if kind else 1) * outputs, config.width) * config.width**-0.5
+            yield x, weight, normal(config.width), config.norm_eps, kind
+
+    def add_product() -> Iterator[Given]:
+        for rows in (1, _ROWS, _MANY):
+            weight = normal(config.width, config.ffn) * config.ffn**-0.5
+            yield normal(rows, config.width), normal(rows, config.ffn), weight
 
     def store() -> Iterator[Given]:
         angles = normal(_ROWS, 1, head_dim // 2, dtype=torch.float32)
@@ -165,7 +174,8 @@ def inputs_of(
             plain = torch.stack(records).to(device)
             yield 3 * logits, numbers, avoid, plain, *changed, results, config.stop_token
 
-    return {"norm": norm, "gated": gated, "store": store, "attend": attend, "draw": draw}
+    own = (norm, project, add_product, store, attend, draw)
+    return {one.__name__: one for one in own}
 
 
 def _tensors(values: Sequence[Any]) -> Iterator[Tensor]:

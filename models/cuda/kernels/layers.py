@@ -1,4 +1,4 @@
-"""The kernels of a layer but attention: norm, gate, rotary positions and what the cache stores.
+"""The kernels of a layer but attention: norm, products, gate, rotary positions, what is stored.
 
 They import Triton.
 """
@@ -7,13 +7,19 @@ import torch
 import triton
 import triton.language as tl
 from torch import Tensor
+from torch.nn import functional as F
+
+from models.cuda.kernels.launch import await_others, launch
+from models.cuda.kernels.sharing import FEW, product_tile
 
 _BLOCK = 1024  # entries of a gate that a program computes
+_HEADS = 4  # of a row that a program rotates and stores
 
 
 @triton.jit
-def norm_kernel(x, weight, out, eps, WIDTH: tl.constexpr, BLOCK: tl.constexpr):
+def norm_kernel(x, weight, out, eps, WIDTH: tl.constexpr, BLOCK: tl.constexpr, EARLY: tl.constexpr):
     """Norm one row of ``[S, WIDTH]`` a program."""
+    await_others(EARLY)
     row = tl.program_id(0).to(tl.int64)
     at = tl.arange(0, BLOCK)
     inside = at < WIDTH
@@ -28,44 +34,136 @@ def norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
     x, width = x.contiguous(), x.shape[-1]
     out = torch.empty_like(x)
     block = triton.next_power_of_2(width)
-    norm_kernel[(x.numel() // width,)](x, weight, out, eps, width, block)
+    launch(norm_kernel, (x.numel() // width,), x, weight, out, eps, width, block)
     return out
 
 
 @triton.jit
-def gated_kernel(gate_up, out, WIDTH: tl.constexpr, GELU: tl.constexpr, BLOCK: tl.constexpr):
+def _gated(gate, up, GELU: tl.constexpr):
+    """Return the activation of ``gate`` times ``up``."""
+    if GELU:
+        activated = 0.5 * gate * (1.0 + tl.erf(gate * 0.7071067811865476))
+    else:
+        activated = gate * tl.sigmoid(gate)
+    return activated * up
+
+
+@triton.jit
+def gated_kernel(
+    gate_up, out, WIDTH: tl.constexpr, GELU: tl.constexpr, BLOCK: tl.constexpr, EARLY: tl.constexpr
+):
     """Multiply ``BLOCK`` entries of one row of ``[S, 2 * WIDTH]`` a program."""
+    await_others(EARLY)
     row = tl.program_id(0).to(tl.int64)
     at = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     inside = at < WIDTH
     gate = tl.load(gate_up + row * 2 * WIDTH + at, inside, 0.0).to(tl.float32)
     up = tl.load(gate_up + row * 2 * WIDTH + WIDTH + at, inside, 0.0).to(tl.float32)
-    if GELU:
-        activated = 0.5 * gate * (1.0 + tl.erf(gate * 0.7071067811865476))
+    tl.store(out + row * WIDTH + at, _gated(gate, up, GELU).to(out.dtype.element_ty), inside)
+
+
+@triton.jit
+def product_kernel(
+    x, gain, weight, out, rows, outputs, eps, INPUTS: tl.constexpr, NORM: tl.constexpr,
+    GATE: tl.constexpr, GELU: tl.constexpr, ADD: tl.constexpr, COLUMNS: tl.constexpr,
+    STEP: tl.constexpr, EARLY: tl.constexpr,
+):  # fmt: skip
+    """Compute COLUMNS outputs of all rows a program: what it reads of the weights it reads once.
+
+    A row's bits do not depend on the other rows.
+    """
+    column = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
+    real, at = column < outputs, tl.arange(0, STEP)
+    origin = weight + column.to(tl.int64)[:, None] * INPUTS + at[None]
+    other = origin + outputs.to(tl.int64) * INPUTS
+    wanted = real[:, None] & (at < INPUTS)[None]
+    # Weights are there before the step begins: they come while what was launched before runs.
+    first, second = tl.load(origin, wanted, 0.0), tl.zeros([COLUMNS, STEP], x.dtype.element_ty)
+    if GATE:
+        second = tl.load(other, wanted, 0.0)
+    await_others(EARLY)
+    for row in range(rows):
+        sums = tl.zeros([COLUMNS, STEP], tl.float32)
+        gates = tl.zeros([COLUMNS, STEP], tl.float32)
+        squares = tl.zeros([STEP], tl.float32)
+        for start in tl.static_range(0, INPUTS, STEP):
+            inside = start + at < INPUTS
+            entries = tl.load(x + row * INPUTS + start + at, inside, 0.0).to(tl.float32)
+            if NORM:
+                squares += entries * entries
+                entries = entries * tl.load(gain + start + at, inside, 0.0).to(tl.float32)
+            wanted = real[:, None] & inside[None]
+            factor = first if start == 0 else tl.load(origin + start, wanted, 0.0)
+            sums += factor.to(tl.float32) * entries[None]
+            if GATE:
+                factor = second if start == 0 else tl.load(other + start, wanted, 0.0)
+                gates += factor.to(tl.float32) * entries[None]
+        found, up = tl.sum(sums, 1), tl.sum(gates, 1)
+        if NORM:
+            factor = tl.rsqrt(tl.sum(squares, 0) / INPUTS + eps)
+            found, up = found * factor, up * factor
+        if GATE:
+            found = _gated(found, up, GELU)
+        target = out + row * outputs + column
+        if ADD:
+            found += tl.load(target, real, 0.0).to(tl.float32)
+        tl.store(target, found.to(out.dtype.element_ty), real)
+
+
+def project(x: Tensor, weight: Tensor, gain: Tensor, eps: float, activation: str) -> Tensor:
+    """As `models.cuda.kernels.reference.project`."""
+    if len(x) > FEW:
+        y = F.linear(norm(x, gain, eps), weight)
+        return _gate(y, activation) if activation else y
+    out = x.new_empty(len(x), len(weight) // (2 if activation else 1))
+    _product(x, weight, out, gain, eps, activation)
+    return out
+
+
+def add_product(total: Tensor, x: Tensor, weight: Tensor) -> None:
+    """As `models.cuda.kernels.reference.add_product`."""
+    if len(x) > FEW:
+        total.addmm_(x, weight.t())
     else:
-        activated = gate * tl.sigmoid(gate)
-    tl.store(out + row * WIDTH + at, (activated * up).to(out.dtype.element_ty), inside)
+        _product(x, weight, total)
 
 
-def gated(gate_up: Tensor, activation: str) -> Tensor:
-    """As `models.cuda.kernels.reference.gated`."""
-    gate_up = gate_up.contiguous()
+def _gate(gate_up: Tensor, activation: str) -> Tensor:
     rows, width = len(gate_up), gate_up.shape[1] // 2
     out = gate_up.new_empty(rows, width)
-    grid = (rows, triton.cdiv(width, _BLOCK))
-    gated_kernel[grid](gate_up, out, width, activation == "gelu", _BLOCK)
+    grid = rows, triton.cdiv(width, _BLOCK)
+    launch(gated_kernel, grid, gate_up, out, width, activation == "gelu", _BLOCK)
     return out
+
+
+def _product(
+    x: Tensor,
+    weight: Tensor,
+    out: Tensor,
+    gain: Tensor | None = None,
+    eps: float = 0.0,
+    activation: str = "",
+) -> None:
+    """Write to ``out``, or add to it where nothing is normed."""
+    x, inputs, outputs = x.contiguous(), x.shape[1], out.shape[1]
+    columns, step = product_tile(inputs, outputs)
+    launch(
+        product_kernel, (triton.cdiv(outputs, columns),), x, x if gain is None else gain, weight,
+        out, len(x), outputs, eps, inputs, gain is not None, bool(activation),
+        activation == "gelu", gain is None, columns, step, warps=8 if step > 1024 else 4,
+    )  # fmt: skip
 
 
 @triton.jit
 def store_kernel(
     qkv, rotations, queries, keys, values, places,
-    HEADS: tl.constexpr, KV_HEADS: tl.constexpr, HALF: tl.constexpr, ALL_HEADS: tl.constexpr,
-    BLOCK: tl.constexpr, EIGHT: tl.constexpr,
+    HEADS: tl.constexpr, KV_HEADS: tl.constexpr, HALF: tl.constexpr, EACH: tl.constexpr,
+    BLOCK: tl.constexpr, EIGHT: tl.constexpr, EARLY: tl.constexpr,
 ):  # fmt: skip
-    """Rotate the queries and the key of one row a program, and store key and value."""
+    """Rotate EACH heads of queries and keys of one row a program, and store keys and values."""
+    await_others(EARLY)
     row = tl.program_id(0).to(tl.int64)
-    head = tl.arange(0, ALL_HEADS)[:, None]
+    head = tl.program_id(1) * EACH + tl.arange(0, EACH)[:, None]
     at = tl.arange(0, BLOCK)[None]
     inside = (head < HEADS + 2 * KV_HEADS) & (at < HALF)
     origin = qkv + (row * (HEADS + 2 * KV_HEADS) + head) * 2 * HALF + at
@@ -133,9 +231,9 @@ def store(qkv: Tensor, rotations: Tensor, keys: Tensor, values: Tensor, places: 
     heads = all_heads - 2 * kv_heads
     queries = qkv.new_empty(rows, heads, head_dim)
     pairs = torch.view_as_real(rotations).contiguous()
-    store_kernel[(rows,)](
-        qkv, pairs, queries, keys, values, places.contiguous(), heads, kv_heads, head_dim // 2,
-        triton.next_power_of_2(all_heads), triton.next_power_of_2(head_dim // 2),
-        keys.dtype == torch.int8,
+    launch(
+        store_kernel, (rows, triton.cdiv(all_heads, _HEADS)), qkv, pairs, queries, keys, values,
+        places.contiguous(), heads, kv_heads, head_dim // 2, _HEADS,
+        triton.next_power_of_2(head_dim // 2), keys.dtype == torch.int8, warps=1,
     )  # fmt: skip
     return queries

@@ -16,8 +16,8 @@ from models.cuda.kernels import reference
 from samplers.ar import plain
 
 MODULES: Final = {
-    "norm": "layers", "gated": "layers", "store": "layers", "attend": "attention",
-    "draw": "plain",
+    "norm": "layers", "project": "layers", "add_product": "layers", "store": "layers",
+    "attend": "attention", "draw": "plain",
 }  # fmt: skip
 """The module of each kernel, which imports Triton."""
 
@@ -47,7 +47,13 @@ def _operator(name: str, result: Callable[..., object], mutates: Sequence[str] =
 
 
 norm = _operator("norm", lambda x, *_: torch.empty_like(x))
-gated = _operator("gated", lambda both, _: both.new_empty(len(both), both.shape[1] // 2))
+project = _operator(
+    "project",
+    lambda x, weight, _, __, activation: x.new_empty(
+        len(x), len(weight) // (2 if activation else 1)
+    ),
+)
+add_product = _operator("add_product", lambda *_: None, ("total",))
 store = _operator(
     "store",
     lambda qkv, _, keys, *__: qkv.new_empty(

@@ -11,6 +11,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from models.cuda.kernels.launch import await_others, launch
 from samplers.ar.plain import WINDOW, PlainTable
 from samplers.ar.state import Host
 from samplers.ops import penalties
@@ -179,9 +180,10 @@ def _penalised(
 def draw_kernel(
     logits, numbers, avoid, codes, lengths, stopped, results, knobs, nats, bias, sums,
     codes_stride, knobs_stride, nats_stride, bias_stride,
-    STOP: tl.constexpr, SIZE: tl.constexpr, BLOCK: tl.constexpr,
+    STOP: tl.constexpr, SIZE: tl.constexpr, BLOCK: tl.constexpr, EARLY: tl.constexpr,
 ):  # fmt: skip
     """Draw the code of one row a program, and append it."""
+    await_others(EARLY)
     row = tl.program_id(0).to(tl.int64)
     ids = tl.arange(0, BLOCK)
     inside = ids < SIZE
@@ -273,8 +275,8 @@ def draw(logits: Tensor, numbers: Tensor, avoid: Tensor, knobs: Tensor, *state: 
     *changed, stop_token = state
     (rows, size), codes = logits.shape, changed[0]
     table = PlainTable.of(knobs, size)
-    draw_kernel[(rows,)](
-        logits.contiguous(), numbers, avoid, *changed, *table, codes.new_empty(rows, size),
-        codes.stride(0), *(one.stride(0) for one in table), stop_token, size,
-        triton.next_power_of_2(size), num_warps=_WARPS,
+    launch(
+        draw_kernel, (rows,), logits.contiguous(), numbers, avoid, *changed, *table,
+        codes.new_empty(rows, size), codes.stride(0), *(one.stride(0) for one in table),
+        stop_token, size, triton.next_power_of_2(size), warps=_WARPS,
     )  # fmt: skip

@@ -18,15 +18,28 @@ def norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
     return F.rms_norm(x, weight.shape, weight, eps)
 
 
-def gated(gate_up: Tensor, activation: str) -> Tensor:
-    """Return the activation of the first half of each row times the second half: ``[S, F]``.
+def project(x: Tensor, weight: Tensor, gain: Tensor, eps: float, activation: str) -> Tensor:
+    """Return the product of the norm of each row of ``[S, D]`` with a matrix.
 
     Args:
-        gate_up: ``[S, 2 * F]``.
-        activation: ``silu`` or ``gelu``, the exact one.
+        weight: ``[N, D]``.
+        gain: ``[D]``, the weight of the norm.
+        activation: ``silu`` or ``gelu``, the exact one: of the first half of each row of the
+            product, which is multiplied by the second half. "": of none.
+
+    Returns:
+        ``[S, N]``, or half as wide after an activation.
     """
-    gate, up = gate_up.chunk(2, -1)
+    y = F.linear(norm(x, gain, eps), weight)
+    if not activation:
+        return y
+    gate, up = y.chunk(2, -1)
     return (F.gelu(gate) if activation == "gelu" else F.silu(gate)) * up
+
+
+def add_product(total: Tensor, x: Tensor, weight: Tensor) -> None:
+    """Add the product of ``[S, D]`` with ``weight`` ``[N, D]`` to ``total`` ``[S, N]``."""
+    total.addmm_(x, weight.t())
 
 
 def store(qkv: Tensor, rotations: Tensor, keys: Tensor, values: Tensor, places: Tensor) -> Tensor:

@@ -59,7 +59,7 @@ def test_kernels_do_not_depend_on_the_streams_and_grow_with_the_layers() -> None
     base = counted_step(one, 1, 300)
     assert counted_step(one, 4, 300).kernels == base.kernels
     a_layer = counted_step(two, 1, 300).kernels - base.kernels
-    assert 9 <= a_layer <= 10
+    assert a_layer == 7
     forward = counted_step(one, 1, 300, draws=False)
     assert forward.kernels == base.kernels  # a copy in place of the draw
     one.transformer.kernels = two.transformer.kernels = TORCH
@@ -67,9 +67,9 @@ def test_kernels_do_not_depend_on_the_streams_and_grow_with_the_layers() -> None
     assert one_by_one[1] - one_by_one[0] > 2 * a_layer
 
 
-def test_a_recorded_step_of_the_published_size_has_at_most_129_kernels() -> None:
+def test_a_recorded_step_of_the_published_size_has_at_most_93_kernels() -> None:
     model = meta_model(layers=12, width=1024)
-    assert counted_step(model, 1, 1088).kernels <= 129
+    assert counted_step(model, 1, 1088).kernels <= 93
 
 
 def test_the_table_has_every_size_and_a_target_where_one_was_asked() -> None:

@@ -69,6 +69,7 @@ def _spoilt(rows: Tensor, held: Tensor) -> Tensor:
 def few_programs(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (check, sharing):
         monkeypatch.setattr(module, "PROGRAMS", 8)
+    monkeypatch.setattr(sharing, "STEP", 4)  # so that a product takes several steps
 
 
 def distances(

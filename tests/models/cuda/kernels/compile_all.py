@@ -21,10 +21,12 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
 from models.cuda.kernels.attention import attend_kernel, combine_kernel
-from models.cuda.kernels.layers import gated_kernel, norm_kernel, store_kernel
+from models.cuda.kernels.layers import gated_kernel, norm_kernel, product_kernel, store_kernel
 from models.cuda.kernels.plain import ROUNDS, draw_kernel
 
 CUOBJDUMP = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
+COUNTS = ("count", "rows", "outputs")
+WARPS = {draw_kernel: 8, store_kernel: 1, combine_kernel: 1}
 TURING, AMPERE, HOPPER, BLACKWELL = 75, 80, 90, 100
 
 
@@ -33,12 +35,17 @@ def kernels(kind: str) -> Iterator[tuple[Any, dict[str, str], dict[str, Any]]]:
     factor = tl.bfloat16 if kind == "bf16" else tl.float32
     yield norm_kernel, {"eps": "fp32"}, {"WIDTH": 1024, "BLOCK": 1024}
     yield gated_kernel, {}, {"WIDTH": 4096, "GELU": True, "BLOCK": 1024}
+    for inputs, columns, step, first in ((1024, 8, 512, True), (4096, 4, 4096, False)):
+        yield product_kernel, {"eps": "fp32"}, {
+            "INPUTS": inputs, "NORM": first, "GATE": first, "GELU": True, "ADD": not first,
+            "COLUMNS": columns, "STEP": step,
+        }  # fmt: skip
     places = {"rotations": "*fp32", "places": "*i64"}
     # In 8 bits with weights in bfloat16 alone: float32's factors made of integers spill.
     formats = ({}, {"keys": "*i8", "values": "*i8"}) if kind == "bf16" else ({},)
     for held in formats:
         yield store_kernel, places | held, {
-            "HEADS": 16, "KV_HEADS": 16, "HALF": 32, "ALL_HEADS": 64, "BLOCK": 32,
+            "HEADS": 16, "KV_HEADS": 16, "HALF": 32, "EACH": 4, "BLOCK": 32,
             "EIGHT": bool(held),
         }  # fmt: skip
     given = {"seen": "*i64", "pages": "*i64", "parts": "*fp32", "scale": "fp32"}
@@ -62,9 +69,10 @@ def kernels_of_any_weights() -> Iterator[tuple[Any, dict[str, str], dict[str, An
 
 
 def compiled(kernel: Any, types: Mapping[str, str], constants: Mapping[str, Any], card: int) -> Any:
-    names = kernel.arg_names
+    names, early = kernel.arg_names, card >= HOPPER
+    constants = {**constants, "EARLY": early}
     held = {(names.index(name),): value for name, value in constants.items() if name in names}
-    numbers = [name for name in names if name.endswith("stride") or name == "count"]
+    numbers = [name for name in names if name.endswith("stride") or name in COUNTS]
     told = {name: kind for name, kind in types.items() if name in names}
     signature = dict.fromkeys(numbers, "i32") | told
     signature |= {name: "constexpr" for name in constants if name in names}
@@ -72,8 +80,9 @@ def compiled(kernel: Any, types: Mapping[str, str], constants: Mapping[str, Any]
     aligned = [number for number, name in enumerate(names) if signature[name].startswith("*")]
     attributes = {(number,): [["tt.divisibility", 16]] for number in aligned}
     source = ASTSource(kernel, signature, constexprs=held, attrs=attributes)
-    warps = 8 if kernel is draw_kernel else 4
-    return triton.compile(source, target=target, options={"num_warps": warps})
+    warps = WARPS.get(kernel, 8 if constants.get("STEP") == 4096 else 4)
+    options = {"num_warps": warps, "launch_pdl": early}
+    return triton.compile(source, target=target, options=options)
 
 
 def barriers(ptx: str) -> int:
@@ -116,7 +125,7 @@ def main() -> None:
                 name: f"*{kind}"
                 for name in kernel.arg_names
                 if name not in types and name.islower() and not name.endswith("stride")
-                and name != "count"
+                and name not in COUNTS
             }  # fmt: skip
             made = compiled(kernel, {**pointers, **types}, constants, card)
             print(json.dumps({

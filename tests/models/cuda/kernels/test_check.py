@@ -32,7 +32,9 @@ SLOW = {*SIZES} - {"usual"}
 def test_a_kernel_computes_what_its_reference_does_and_reads_nothing_that_is_not_seen(
     name: str, size: str, dtype: torch.dtype
 ) -> None:
-    assert max(distances(name, SIZES[size], dtype)) < CLOSE[dtype]
+    # A product between norm and gate is of three roundings, which the interpreter makes downwards.
+    roundings = 2 if (name, dtype) == ("project", NARROW) else 1
+    assert max(distances(name, SIZES[size], dtype)) < roundings * CLOSE[dtype]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -51,13 +53,13 @@ def test_positions_are_shared_out_only_where_a_card_would_idle(
     rows, tiles, shares = sharing(queries, 2, 4, columns, dtype)
     assert rows & (rows - 1) == shares & (shares - 1) == 0
     assert rows * tiles >= queries > rows * (tiles - 1)
-    assert shares == 1 or (shares * tiles * 8 <= 256 and shares * 128 <= columns)
-    assert sharing(1, 1, 16, 1075, dtype).shares == 8
+    assert shares == 1 or (shares * tiles * 8 <= 256 and shares * 64 <= columns)
+    assert sharing(1, 1, 16, 1075, dtype).shares == 16
 
 
 def test_where_all_compute_the_same_all_are_fused() -> None:
     assert usable(USUAL, CPU) == FUSED
-    assert str(FUSED) == "fused: norm, gated, store, attend, draw"
+    assert str(FUSED) == "fused: norm, project, add_product, store, attend, draw"
     assert str(TORCH) == "fused: none"
 
 
@@ -89,7 +91,7 @@ def test_one_that_computes_something_else_is_left_to_torch(monkeypatch: pytest.M
     for own in (attend, draw, store):
         monkeypatch.setattr(operators, own.__name__, own)
     kernels = usable(USUAL, CPU)
-    assert kernels.fused == {"norm", "gated"}
+    assert kernels.fused == {"norm", "project", "add_product"}
     assert "of the largest entry, of [128, 6, 10]" in kernels.failed["attend"]
 
 

@@ -79,8 +79,20 @@ FAULTS = {
         ("/ WIDTH + eps", "/ WIDTH"),
         ("/ WIDTH + eps", "/ BLOCK + eps"),
     ],
-    "gated": [
+    "project": [
         ("row * 2 * WIDTH + WIDTH", "row * 2 * WIDTH"),
+        ("column.to(tl.int64)[:, None]", "tl.arange(0, COLUMNS)[:, None]"),
+        ("other = origin + outputs", "other = origin + 0 * outputs"),
+        ("x + row * INPUTS + start", "x + start"),
+        ("squares += entries * entries", "squares = entries * entries"),
+        ("tl.load(gain + start + at", "tl.load(gain + at"),
+        ("tl.load(other + start", "tl.load(origin + start"),
+        ("found * factor, up * factor", "found * factor, up"),
+    ],
+    "add_product": [
+        ("found += tl.load(target", "found = tl.load(target"),
+        ("out + row * outputs + column", "out + column"),
+        ("tl.load(origin + start", "tl.load(origin"),
     ],
     "draw": [
         ("x += tl.load(bias + ids, inside, 0.0)", "pass"),
