@@ -1,4 +1,4 @@
-"""The finer levels: greedy by default, chunked equal to whole, every `nar_` knob at work."""
+"""The finer levels: greedy by default, every `nar_` knob at work; in chunks: `sound/test_utterance`."""
 
 import pytest
 import torch
@@ -23,22 +23,6 @@ def _draw(
 def test_the_default_is_greedy_whatever_the_seed() -> None:
     assert _draw(SamplingParams()) == LOGITS.argmax(-1).tolist()
     assert _draw(SamplingParams(), seed=9) == _draw(SamplingParams())
-
-
-@pytest.mark.parametrize("chunk", [1, 7, 59])
-@pytest.mark.parametrize(
-    "params",
-    [WARM, SamplingParams(nar_temperature=0.8, nar_top_k=9, nar_top_p=0.9, nar_min_p=0.05)],
-)
-def test_a_stream_in_chunks_gives_the_codes_of_the_whole(
-    params: SamplingParams, chunk: int
-) -> None:
-    parts = [
-        draw_frames(LOGITS[at : at + chunk], params, seed=1, utterance=2, level=3, position=at)
-        for at in range(0, len(LOGITS), chunk)
-    ]
-    whole = draw_frames(LOGITS, params, seed=1, utterance=2, level=3)
-    assert torch.equal(torch.cat(parts), whole)
 
 
 def test_the_seed_the_utterance_the_level_and_the_frame_choose_the_codes() -> None:
