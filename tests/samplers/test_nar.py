@@ -1,4 +1,7 @@
-"""The finer levels: greedy by default, every `nar_` knob at work; in chunks: `sound/test_utterance`."""
+"""The finer levels: greedy by default, every `nar_` knob at work.
+
+That chunks have the codes of the whole is said by `sound/test_utterance`.
+"""
 
 import pytest
 import torch
