@@ -103,7 +103,7 @@ def test_the_built_in_voices_ship_the_codes_that_their_codec_gives_here() -> Non
         assert codes.shape[1] == speech.codec.config.levels
 
 
-def compared(kept: Path | str, threads: int, **environment: str) -> str:
+def compared(kept: Path, threads: int, **environment: str) -> str:
     """Speak some golden requests of the built-in model in another process; return the counts."""
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, str(threads)],
@@ -128,10 +128,10 @@ def test_the_built_in_model_speaks_its_golden_requests() -> None:
 @pytest.mark.slow
 @pytest.mark.weights
 @pytest.mark.timeout(1800)
-def test_code_fresh_kept_or_without_a_place_gives_the_same_speech(tmp_path: Path) -> None:
-    # Compiled on one thread, read from the disk on two, compiled and not kept on four.
-    places = ((tmp_path, 1), (tmp_path, 2), ("/proc/self/nowhere", 4))
-    assert [compared(*place) for place in places] == ["5 0"] * 3
+def test_code_fresh_or_kept_gives_the_same_speech_on_any_number_of_threads(tmp_path: Path) -> None:
+    # Compiled on one thread, read from the disk on four; that it is compiled anew where it cannot
+    # be kept is said by `test_compiling`.
+    assert [compared(tmp_path, threads) for threads in (1, 4)] == ["5 0"] * 2
 
 
 @pytest.mark.slow
