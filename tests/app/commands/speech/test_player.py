@@ -58,13 +58,11 @@ def test_no_sound_device_is_a_failure_in_one_line(
     status: int,
 ) -> None:
     """ffplay ends with 0 even then."""
-    path = os.environ["PATH"]
     install(tmp_path, monkeypatch, "ffplay", status=status)
     program = tmp_path / "programs" / "ffplay"
     lines = "ALSA lib confmisc.c: cannot find card\nSDL_OpenAudio (1 channels): no such device"
     told = f"printf '{lines}\n' >&2\nexit"
     program.write_text(program.read_text().replace("exit", told))
-    monkeypatch.setenv("PATH", f"{tmp_path / 'programs'}:{path}")
     assert main(["speak", "Hello.", "--play", *SHORT]) == 1
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("play: no sound device, says ffplay (SDL_OpenAudio")
