@@ -1,13 +1,12 @@
 """The tape is a CUDA graph: the same memory, the same numbers, and never the function.
 
-Every test that plays from one says more of it: equal results, seeded faults that show.
+Every test that plays from one says more of it: equal results, seeded faults and waits that show.
 """
 
 import pytest
 import torch
 
 from tests.capture.tape import Tape
-from tests.capture.watch import NotCaptureSafe
 
 pytestmark = pytest.mark.usefixtures("without_gradients")
 
@@ -31,9 +30,3 @@ def test_a_play_runs_operators_on_what_is_in_memory_then_with_the_hosts_recorded
     assert result.tolist() == [0 * 6, 2 * 8, 4 * 10]
     assert (len(calls), state.tolist()) == (1, [1, 4, 4, 1])
     assert (tape.sizes, tape.plays) == ([5], 3)
-
-
-def test_a_wait_cannot_be_recorded() -> None:
-    given = torch.ones(1)
-    with pytest.raises(NotCaptureSafe):
-        Tape().record(lambda: given.mul_(given.item()))

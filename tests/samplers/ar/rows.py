@@ -107,17 +107,3 @@ def leaning(*codes: int | None, against: float = -1e9) -> Tensor:
     for row, code in zip(logits, codes, strict=True):
         row[STOP if code is None else code] = against if code is None else -against
     return logits
-
-
-def speak(
-    sampler: ArSampler, rows: Sequence[int], steps: int, vocab: int = VOCAB
-) -> list[list[int]]:
-    """What each row gives at each of ``steps`` steps."""
-    taken = [
-        sampler.step(
-            torch.stack([logits_of(t, row, vocab) for row in rows]),
-            attention=attention([attention_of(t, row) for row in rows]),
-        )
-        for t in range(steps)
-    ]
-    return torch.stack(taken, 1).tolist()

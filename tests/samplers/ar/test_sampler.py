@@ -1,4 +1,8 @@
-"""The batched chain: rows are independent, state is per row, edges have one stated outcome."""
+"""The batched chain: what it takes, what a rewind takes back, and that no host waits for it.
+
+That rows are independent is said by `test_state`; when they stop, by the kernels' `test_plain`,
+whose reference says it once more; what codes depend on, by `tests/app/engine/test_decode`.
+"""
 
 import pytest
 import torch
@@ -12,22 +16,10 @@ from tests.samplers.ar.rows import (
     STOP,
     VOCAB,
     leaning,
+    logits_of,
     make,
     plain_attention,
-    speak,
 )
-
-
-def test_the_seed_the_utterance_and_the_candidate_choose_the_codes_unless_they_are_greedy() -> None:
-    streams = {
-        "seeds": [1, 1, 2, 1, 1], "utterances": [0, 0, 0, 1, 0], "candidates": [0, 0, 0, 0, 1],
-    }  # fmt: skip
-    first, same, *others = speak(make([SamplingParams()] * 5, **streams), [0] * 5, 12)
-    assert first == same
-    assert all(other != first for other in others)
-    greedy = make([SamplingParams(temperature=t) for t in (0.0, 0.0, -1.0, 0.0, 0.0)], **streams)
-    first, *others = speak(greedy, [0] * 5, 12)
-    assert others == [first] * 4
 
 
 def test_logits_may_be_in_half_precision_and_neither_they_change_nor_a_trace_the_codes() -> None:
@@ -39,25 +31,6 @@ def test_logits_may_be_in_half_precision_and_neither_they_change_nor_a_trace_the
         assert torch.equal(given, logits.float())
         assert torch.equal(half.step(logits, attention=heads), codes)
         assert len(trace.records) == 1
-
-
-def test_a_row_that_stopped_gives_the_stop_and_grows_no_more_while_others_go_on() -> None:
-    sampler = make([SamplingParams()] * 2)
-    sampler.step(leaning(None, None))
-    assert sampler.step(leaning(STOP, None))[0] == STOP
-    codes = sampler.step(leaning(None, None))
-    assert codes[0] == STOP
-    assert codes[1] != STOP
-    assert sampler.table.lengths.tolist() == [1, 3]
-
-
-@pytest.mark.parametrize("temperature", [0.0, 1.0])
-def test_a_row_from_which_nothing_may_be_drawn_stops(temperature: float) -> None:
-    logits = leaning(None, None)
-    logits[0] = -torch.inf
-    codes = make([SamplingParams(temperature=temperature), SamplingParams()]).step(logits)
-    assert codes[0] == STOP
-    assert codes[1] != STOP
 
 
 def test_a_rewound_row_is_drawn_with_fresh_noise() -> None:
@@ -95,5 +68,8 @@ def test_a_step_never_makes_the_host_wait_for_the_device() -> None:
 
 
 def test_a_row_that_does_not_count_its_prompt_does_not_notice_it() -> None:
-    plain = SamplingParams(repetition_penalty=4.0, repetition_penalty_window=6)
-    assert speak(make([plain], prompts=[PROMPT]), [0], 12) == speak(make([plain]), [0], 12)
+    plain = [SamplingParams(repetition_penalty=4.0, repetition_penalty_window=6)]
+    with_prompt, without = make(plain, prompts=[PROMPT]), make(plain)
+    for step in range(12):
+        logits = logits_of(step, 0)[None]
+        assert with_prompt.step(logits) == without.step(logits)

@@ -181,12 +181,6 @@ def test_kept_prefixes_change_no_bit_of_codes_and_samples(speech) -> None:
     assert decoder._prefixes.parts == 14  # a level of either condition
 
 
-def test_an_utterance_without_frames_has_no_sound_and_its_levels(speech) -> None:
-    codes, sounds = voice(speech, inputs(DRAWN | {"nar_levels": 2}), codes_of(0, 0))
-    assert codes.shape == (0, 3)
-    assert not len(np.concatenate(sounds))
-
-
 def test_a_warm_up_meets_chunks_of_every_length_and_leaves_nothing(
     speech: SpeechModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
