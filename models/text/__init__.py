@@ -1,10 +1,10 @@
-"""The text front end: written text to utterances of phonemes (`prepare`), and phonemes to ids."""
+"""The text front end: written text to utterances of phonemes (`FrontEnd`), and phonemes to ids."""
 
 from models.text.errors import TextError
 from models.text.front_end import FrontEnd
 from models.text.normalise import normalise
 from models.text.phonemes import ENGLISH_SYMBOLS, encode_phonemes, phonemize, phonemize_many
-from models.text.prepare import TextOptions, prepare
+from models.text.prepare import TextOptions
 from models.text.split import Utterance, split
 
 __all__ = [
@@ -17,6 +17,5 @@ __all__ = [
     "normalise",
     "phonemize",
     "phonemize_many",
-    "prepare",
     "split",
 ]

@@ -9,7 +9,7 @@ from models.text.prepare import TextOptions, prepared
 from models.text.pronunciations import Entries, check_entries
 from models.text.published.languages import reference_reader
 from models.text.published.tokenizer import Tokenizer
-from models.text.reader import builtin_reader
+from models.text.reader import Reader, builtin_reader
 from models.text.split import Utterance
 from models.text.words import WordSpan, word_spans
 
@@ -32,21 +32,22 @@ class FrontEnd:
         pronunciations: Entries = MappingProxyType({}),
     ) -> Generator[list[Utterance] | None]:
         """Prepare a text, a piece at each step; see `models.text.prepare.prepared`."""
-        yield from prepared(text, self._options(language, max_chars, pronunciations))
+        most, reader = self._config.max_phonemes, self._reader(language)
+        yield from prepared(
+            text, TextOptions(language, max_chars, most, self._symbols, reader, pronunciations)
+        )
 
     def check_entries(self, entries: Entries) -> None:
         """Do nothing if all entries of a pronunciation dictionary can be spoken."""
         check_entries(entries, self._symbols, self._config.max_phonemes)
 
-    def _options(self, language: str, max_chars: int, pronunciations: Entries) -> TextOptions:
-        reader = reference_reader(language) if self._tokenizer else None
-        most = self._config.max_phonemes
-        return TextOptions(language, max_chars, most, self._symbols, reader, pronunciations)
+    def _reader(self, language: str) -> Reader:
+        return reference_reader(language) if self._tokenizer else builtin_reader(language)
 
     def words(self, utterance: Utterance, *, language: str) -> tuple[WordSpan, ...]:
         """Return the words of an utterance with their phonemes."""
-        reader = reference_reader(language) if self._tokenizer else builtin_reader(language)
-        return tuple(word_spans(utterance.words, utterance.phonemes, reader.phonemize))
+        speak = self._reader(language).phonemize
+        return tuple(word_spans(utterance.words, utterance.phonemes, speak))
 
     def lengths(self, phonemes: str) -> list[int]:
         """Return how many symbols each id of `encode` stands for; BOS and EOS stand for none."""

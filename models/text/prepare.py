@@ -1,6 +1,6 @@
 """The entry point of the text front end: a written text to utterances of phonemes."""
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Final, NamedTuple
@@ -38,23 +38,12 @@ class TextOptions(NamedTuple):
 AS_BUILT_IN: Final = TextOptions()
 
 
-def prepare(
-    text: str, options: TextOptions = AS_BUILT_IN, on_piece: Callable[[], None] = lambda: None
-) -> list[Utterance]:
-    """Return the utterances of a text, in order.
+def prepared(text: str, options: TextOptions = AS_BUILT_IN) -> Iterator[list[Utterance] | None]:
+    """Prepare a text: yield None after each piece, and at last the utterances, in order.
 
     It may contain `[[phonemes]]`, `[pause:0.5s]`, `[voice:name]`, `[rate:0.8]` and the SSML of
-    `models.text.ssml`. ``on_piece`` is called after each piece, some milliseconds of work.
+    `models.text.ssml`. A piece is some milliseconds of work.
     """
-    utterances: list[Utterance] | None = None
-    for utterances in prepared(text, options):
-        if utterances is None:
-            on_piece()
-    return utterances or []
-
-
-def prepared(text: str, options: TextOptions = AS_BUILT_IN) -> Iterator[list[Utterance] | None]:
-    """Prepare a text as `prepare` does: yield None after each piece, and at last the utterances."""
     symbols, max_chars, max_phonemes = options.symbols, options.max_chars, options.max_phonemes
     reader = options.reader or builtin_reader(options.language)
     check(text, max_chars)

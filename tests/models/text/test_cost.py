@@ -14,13 +14,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from models.text import TextError, normalise, prepare
+from models.text import TextError, normalise
 from models.text.incremental.borders import BORDER, PAUSE, continues, numbers, piece_end
 from models.text.incremental.enclosure import PARAGRAPH, PATIENCE_CHARS, Undecided, _Open
 from models.text.incremental.text import GrowingText, _starts_line, _with_pauses, pieces
 from models.text.normalise.rule import rule
 from models.text.normalise.symbols import LAYOUT
 from tests.models.text.incremental.test_text import SENTENCES, WORDS
+from tests.models.text.reading import prepare
 
 CHARS = 4096
 UNITS = [

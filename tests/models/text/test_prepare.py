@@ -15,11 +15,11 @@ from models.text import (
     Utterance,
     normalise,
     phonemize,
-    prepare,
     split,
 )
 from models.text.characters import clean
 from models.text.source import Rewritten
+from tests.models.text.reading import prepare
 
 REFUSED = [
     ("", "empty"),

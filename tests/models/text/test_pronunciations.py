@@ -4,8 +4,9 @@
 
 import pytest
 
-from models.text import ENGLISH_SYMBOLS, TextOptions, phonemize, prepare
+from models.text import ENGLISH_SYMBOLS, TextOptions, phonemize
 from models.text.pronunciations import PronunciationError, check_entries
+from tests.models.text.reading import prepare
 
 ENTRIES = {
     "SQL": "sequel",

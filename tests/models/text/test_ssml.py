@@ -9,9 +9,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from models.text import TextError, prepare
+from models.text import TextError
 from models.text.incremental.text import GrowingText, pieces
 from models.text.ssml import SsmlRewriter, refuse
+from tests.models.text.reading import prepare
 
 
 def rewrite(text: str) -> str:

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from models.text import TextError, phonemize, prepare
+from models.text import TextError, phonemize
 from models.text.words import word_spans
+from tests.models.text.reading import prepare
 
 
 def read(text: str) -> list[tuple[str, str]]:

@@ -10,11 +10,12 @@ from app.engine.backend.planner import check_windows, choose_level_0, limited, n
 from app.engine.errors import InvalidRequest
 from app.engine.job import USUAL_PHONEME_S, SpeechJob, SpeechResult, SpokenUtterance
 from models.config import ModelConfig
-from models.text import Utterance, prepare
+from models.text import Utterance
 from samplers.knobs.params import SamplingParams
 from samplers.knobs.resolve import resolve
 from tests.app.engine.level_0.test_masked import CONFIG
 from tests.fakes import result_of
+from tests.models.text.reading import prepare
 
 JOB = SpeechJob("id", "", SamplingParams())
 RATE_HZ = 75.0

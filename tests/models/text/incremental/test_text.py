@@ -6,9 +6,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from models.text import TextError, prepare
+from models.text import TextError
 from models.text.incremental.enclosure import PATIENCE_CHARS
 from models.text.incremental.text import GrowingText
+from tests.models.text.reading import prepare
 
 WORDS = [
     *("Hello", "world", "the", "The", "I", "Dr", "St", "no", "min", "p.m", "U.S", "e.g", "J", "5"),

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from models.text import TextError, TextOptions, Utterance, prepare
+from models.text import TextError, TextOptions, Utterance
 from models.text.published.japanese import _tokenizer
 from models.text.published.languages import LANGUAGES, reference_reader
 from models.text.source import Rewritten
+from tests.models.text.reading import prepare
 
 # Where espeak-ng 1.52 differs from 1.51, which made the golden phonemes.
 OTHER_IN_1_52 = {"Four hours of steady work faced us.", "你好，今天天气很好。"}
