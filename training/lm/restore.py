@@ -8,6 +8,7 @@ marked: the codec itself is never trained on it, and the kept codes stay those o
 """
 
 import argparse
+from collections.abc import Iterator
 from pathlib import Path
 
 import torch
@@ -15,23 +16,17 @@ import torch
 from models.checkpoints import load_codec
 from training.cache import cache_folder, present_model
 from training.lm.codes import CROWD, SLOW, read_shard, shard_files
-from training.speech.corpus import shard_paths, speak_shards, write_shard
+from training.speech.corpus import Spoken, make_corpus
 
 
 @torch.inference_mode()
-def _restore_shard(task: tuple[Path, Path, int]) -> float:
-    """Write the sound of one shard of codes; return its seconds."""
-    codes, folder, number = task
+def _decoded(codes: Path) -> Iterator[Spoken]:
+    """Yield the sound of one shard of codes."""
     torch.set_num_threads(1)
     codec = load_codec(present_model())
-    speech = (
-        (
-            codec.decode(torch.from_numpy(one.codes).long()).numpy(),
-            {"text": one.text, "speaker": one.speaker, "part": one.part, "restored": True},
-        )
-        for one in read_shard(codes)
-    )
-    return write_shard(folder, number, speech)
+    for one in read_shard(codes):
+        fields = {"text": one.text, "speaker": one.speaker, "part": one.part, "restored": True}
+        yield codec.decode(torch.from_numpy(one.codes).long()).numpy(), fields
 
 
 def main() -> None:
@@ -42,14 +37,8 @@ def main() -> None:
     args = parser.parse_args()
     cache = cache_folder()
     for source, every in ((CROWD, 1), (SLOW, args.every)):
-        folder = cache / source
-        folder.mkdir(exist_ok=True)
-        tasks = [
-            (path, folder, int(path.stem))
-            for path in shard_files(cache, source)[::every]
-            if not shard_paths(folder, int(path.stem))[1].exists()
-        ]
-        speak_shards(folder, _restore_shard, tasks, workers=args.workers)
+        shards = [(int(path.stem), (path,)) for path in shard_files(cache, source)[::every]]
+        make_corpus(source, _decoded, shards, workers=args.workers)
 
 
 if __name__ == "__main__":

@@ -10,26 +10,24 @@ any number of speakers then costs as little as that of one. They lie in the corp
 the first shards are kept out of training.
 """
 
-import argparse
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import cycle
-from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from training.cache import cache_folder
 from training.speech.chorus import levelled
 from training.speech.corpus import (
     SAMPLE_RATE_HZ,
+    Part,
+    Spoken,
+    corpus_parser,
     load_teacher,
+    make_corpus,
     sentences,
-    shard_paths,
-    speak_shards,
-    write_shard,
 )
 
 if TYPE_CHECKING:
@@ -225,45 +223,34 @@ def speak_cast(
     first ``held_out_shards`` are kept out of training; ``hours`` count what the corpus holds
     already.
     """
-    folder = cache_folder() / name
-    folder.mkdir(parents=True, exist_ok=True)
-    shards = len(texts) // SHARD_SENTENCES
-    cast = make_cast(shards * SPEAKERS_A_SHARD)
-    tasks = [
+    count = len(texts) // SHARD_SENTENCES
+    cast = make_cast(count * SPEAKERS_A_SHARD)
+    shards = [
         (
-            folder,
             number,
-            say,
-            texts[number * SHARD_SENTENCES : (number + 1) * SHARD_SENTENCES],
-            cast[number * SPEAKERS_A_SHARD : (number + 1) * SPEAKERS_A_SHARD],
-            "speakers" if number < held_out_shards else "train",
+            (
+                say,
+                texts[number * SHARD_SENTENCES : (number + 1) * SHARD_SENTENCES],
+                cast[number * SPEAKERS_A_SHARD : (number + 1) * SPEAKERS_A_SHARD],
+                "speakers" if number < held_out_shards else "train",
+            ),
         )
-        for number in range(shards)
-        if not shard_paths(folder, number)[1].exists()
+        for number in range(count)
     ]
-    speak_shards(folder, _speak_shard, tasks, hours=hours, workers=workers)
+    make_corpus(name, _said, shards, hours=hours, workers=workers)
 
 
-def _speak_shard(
-    task: tuple[Path, int, Callable[[str, W], NDArray[np.float32]], Sequence[str], list[W], str],
-) -> float:
-    """Say one shard's sentences, its speakers in turn; return the seconds of speech written."""
-    folder, number, say, texts, cast, part = task
-    turns = zip(texts, cycle(cast), strict=False)
-    speech = (
-        (levelled(say(text, one)), {"text": text, "speaker": one.name, "part": part})
-        for text, one in turns
-    )
-    return write_shard(folder, number, speech)
+def _said(
+    say: Callable[[str, W], NDArray[np.float32]], texts: Sequence[str], cast: list[W], part: Part
+) -> Iterator[Spoken]:
+    """Yield one shard's sentences, its speakers in turn."""
+    for text, one in zip(texts, cycle(cast), strict=False):
+        yield levelled(say(text, one)), {"text": text, "speaker": one.name, "part": part}
 
 
 def main() -> None:
     """Speak one shard after the other until there are the hours asked for."""
-    parser = argparse.ArgumentParser(description=main.__doc__)
-    parser.add_argument("--hours", type=float, default=12.0)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--workers", type=int, default=2)
-    args = parser.parse_args()
+    args = corpus_parser(main.__doc__, hours=12.0).parse_args()
     # The one-voice corpus begins at the front of the list, the chorus at its end.
     texts = sentences(args.seed)
     speak_cast(

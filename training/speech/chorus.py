@@ -12,12 +12,10 @@ No sentence is said twice, here or by the one-voice corpus: that takes sentences
 the list, this one from its end.
 """
 
-import argparse
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import count, islice
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,10 +24,10 @@ from training.cache import cache_folder
 from training.speech.corpus import (
     SAMPLE_RATE_HZ,
     Part,
+    Spoken,
+    corpus_parser,
+    make_corpus,
     sentences,
-    shard_paths,
-    speak_shards,
-    write_shard,
 )
 from training.speech.kokoro import Kokoro
 from training.speech.styles import Speaker, mixed_speakers, named_speakers
@@ -130,38 +128,24 @@ def _teacher(threads: int) -> Kokoro:
     return Kokoro(cache_folder(), threads)
 
 
-def speak_shard(task: tuple[Path, int, list[Line], int]) -> float:
-    """Say one shard's lines; return the seconds of speech written."""
-    folder, number, lines, threads = task
+def speak_lines(lines: list[Line], threads: int = 1) -> Iterator[Spoken]:
+    """Yield one shard's lines as the teacher says them."""
     teacher = _teacher(threads)
-    speech = (
-        (
-            levelled(teacher.speak(line.text, line.speaker, line.speed)),
-            {"text": line.text, "speaker": line.speaker.name, "part": line.part},
-        )
-        for line in lines
-    )
-    return write_shard(folder, number, speech)
+    for line in lines:
+        sound = levelled(teacher.speak(line.text, line.speaker, line.speed))
+        yield sound, {"text": line.text, "speaker": line.speaker.name, "part": line.part}
 
 
 def main() -> None:
     """Speak rounds until there are as many as asked for."""
-    parser = argparse.ArgumentParser(description=main.__doc__)
+    parser = corpus_parser(main.__doc__)
     parser.add_argument("--rounds", type=int, default=14)
     parser.add_argument("--first", type=int, default=0, help="shard; 8: shards 0 to 7 are coded")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--threads", type=int, default=1, help="of each worker")
     args = parser.parse_args()
-    folder = cache_folder() / "kokoro"
-    folder.mkdir(parents=True, exist_ok=True)
-    shards = script(usable_sentences(args.seed), args.seed)
-    tasks = [
-        (folder, number, lines, args.threads)
-        for number, lines in enumerate(islice(shards, HELD_OUT_SHARDS + args.rounds))
-        if number >= args.first and not shard_paths(folder, number)[1].exists()
-    ]
-    speak_shards(folder, speak_shard, tasks, workers=args.workers)
+    every = ((lines, args.threads) for lines in script(usable_sentences(args.seed), args.seed))
+    shards = islice(enumerate(every), args.first, HELD_OUT_SHARDS + args.rounds)
+    make_corpus("kokoro", speak_lines, shards, workers=args.workers)
 
 
 if __name__ == "__main__":

@@ -17,12 +17,12 @@ import math
 import multiprocessing
 import random
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from itertools import chain, zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,8 +32,6 @@ from training.cache import cache_folder
 
 if TYPE_CHECKING:
     from hibari import Hibari
-
-T = TypeVar("T")
 
 SAMPLE_RATE_HZ = 24_000
 SHARD_SENTENCES = 250
@@ -143,12 +141,10 @@ def load_teacher() -> "Hibari":
     return Hibari()
 
 
-def _speak_shard(task: tuple[Path, int, list[str]]) -> float:
-    """Read one shard's sentences aloud; return the seconds of speech written."""
-    folder, number, texts = task
+def _read_aloud(texts: list[str]) -> Iterator[Spoken]:
     teacher = load_teacher()
-    speech = ((np.asarray(teacher(text, seed=0), np.float32), {"text": text}) for text in texts)
-    return write_shard(folder, number, speech)
+    for text in texts:
+        yield np.asarray(teacher(text, seed=0), np.float32), {"text": text}
 
 
 def write_shard(folder: Path, number: int, speech: Iterable[Spoken]) -> float:
@@ -219,60 +215,42 @@ class Corpus:
         return self._maps[number]
 
 
-def derive_shards(
+def corpus_parser(about: str | None, *, hours: float | None = None) -> argparse.ArgumentParser:
+    """Return the parser of a command that makes a corpus; ``hours`` are the usual ones, if any."""
+    parser = argparse.ArgumentParser(description=about)
+    if hours is not None:
+        parser.add_argument("--hours", type=float, default=hours)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--workers", type=int, default=2)
+    return parser
+
+
+def make_corpus(
     name: str,
-    derive: Callable[[Corpus, int], Iterable[Spoken]],
-    first_shards: Mapping[str, int],
-    *,
-    workers: int,
-    shards: int | None = None,
-) -> None:
-    """Make a corpus out of others, every shard that is missing.
-
-    ``derive`` returns what becomes of a shard of another corpus, in a process of its own;
-    ``first_shards`` has the number of the shard that the first of each of the others gives, if
-    it exists, of which so many ``shards`` are taken (None: all).
-    """
-    folder = cache_folder() / name
-    folder.mkdir(exist_ok=True)
-    tasks = [
-        (folder, source, number, first + number, derive)
-        for source, first in first_shards.items()
-        if any((folder.parent / source).glob("*.jsonl"))
-        for number in Corpus(folder.parent, source).shards[:shards]
-        if not shard_paths(folder, first + number)[1].exists()
-    ]
-    speak_shards(folder, _derive_shard, tasks, workers=workers)
-
-
-def _derive_shard(
-    task: tuple[Path, str, int, int, Callable[[Corpus, int], Iterable[Spoken]]],
-) -> float:
-    """Write what becomes of one shard of another corpus; return its seconds."""
-    folder, source, number, to_number, derive = task
-    return write_shard(folder, to_number, derive(Corpus(folder.parent, source), number))
-
-
-def speak_shards(
-    folder: Path,
-    speak_shard: Callable[[T], float],
-    tasks: Sequence[T],
+    speech: Callable[..., Iterable[Spoken]],
+    shards: Iterable[tuple[int, tuple[Any, ...]]],
     *,
     hours: float = math.inf,
     workers: int,
 ) -> None:
-    """Speak one shard after the other until a corpus holds the hours asked for, or the last.
+    """Make shards that are missing until a corpus holds the hours asked for, or the last.
 
-    ``speak_shard`` writes a shard and returns its seconds, in a process of its own, given one
-    of ``tasks``, which are of the shards that are missing. What the corpus holds already
-    counts.
+    ``speech`` yields the utterances of a shard, in a process of its own, given the arguments that
+    stand with its number. What the corpus holds already counts.
     """
+    folder = cache_folder() / name
+    folder.mkdir(parents=True, exist_ok=True)
+    tasks = [
+        (folder, number, speech, given)
+        for number, given in shards
+        if not shard_paths(folder, number)[1].exists()
+    ]
     wanted_s, have_s = hours * 3600, 0.0
     if any(folder.glob("*.jsonl")):
-        have_s = sum(one.duration_s for one in Corpus(folder.parent, folder.name).utterances)
+        have_s = sum(one.duration_s for one in Corpus(folder.parent, name).utterances)
     with multiprocessing.Pool(workers) as pool, tqdm(total=hours, unit="h") as bar:
         bar.update(have_s / 3600)
-        for seconds in pool.imap(speak_shard, tasks):
+        for seconds in pool.imap(_make_shard, tasks):
             have_s += seconds
             bar.update(seconds / 3600)
             if have_s >= wanted_s:
@@ -280,23 +258,50 @@ def speak_shards(
                 break
 
 
+def _make_shard(
+    task: tuple[Path, int, Callable[..., Iterable[Spoken]], tuple[Any, ...]],
+) -> float:
+    folder, number, speech, given = task
+    return write_shard(folder, number, speech(*given))
+
+
+def derive_corpus(
+    name: str,
+    derive: Callable[[Corpus, int], Iterable[Spoken]],
+    first_shards: Mapping[str, int],
+    *,
+    workers: int,
+    shards: int | None = None,
+) -> None:
+    """Make a corpus out of others: ``derive`` yields what becomes of a shard of one of them.
+
+    ``first_shards`` has the number of the shard that the first of each of the others gives, if it
+    exists; so many ``shards`` of each are taken (None: all).
+    """
+    cache = cache_folder()
+    found = [
+        (first + number, (derive, source, number))
+        for source, first in first_shards.items()
+        if any((cache / source).glob("*.jsonl"))
+        for number in Corpus(cache, source).shards[:shards]
+    ]
+    make_corpus(name, _derived, found, workers=workers)
+
+
+def _derived(
+    derive: Callable[[Corpus, int], Iterable[Spoken]], source: str, number: int
+) -> Iterable[Spoken]:
+    return derive(Corpus(cache_folder(), source), number)
+
+
 def main() -> None:
     """Speak sentences until the corpus holds the hours asked for."""
-    parser = argparse.ArgumentParser(description=main.__doc__)
-    parser.add_argument("--hours", type=float, default=12.0)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--workers", type=int, default=2)
-    args = parser.parse_args()
-    folder = cache_folder() / "speech"
-    folder.mkdir(parents=True, exist_ok=True)
+    args = corpus_parser(main.__doc__, hours=12.0).parse_args()
     texts = sentences(args.seed)
     print(f"{len(texts)} sentences")
-    tasks = [
-        (folder, number, texts[start : start + SHARD_SENTENCES])
-        for number, start in enumerate(range(0, len(texts), SHARD_SENTENCES))
-        if not shard_paths(folder, number)[1].exists()
-    ]
-    speak_shards(folder, _speak_shard, tasks, hours=args.hours, workers=args.workers)
+    starts = range(0, len(texts), SHARD_SENTENCES)
+    shards = enumerate((texts[start : start + SHARD_SENTENCES],) for start in starts)
+    make_corpus("speech", _read_aloud, shards, hours=args.hours, workers=args.workers)
 
 
 if __name__ == "__main__":

@@ -12,20 +12,19 @@ Sentences come from the middle of the list, which neither the one-voice corpus n
 reaches.
 """
 
-import argparse
+from itertools import islice
 
 import numpy as np
 
-from training.cache import cache_folder
 from training.speech.chorus import (
     MIXED_SPEAKERS,
     SPEEDS,
     UNSEEN_SPEAKERS,
     Line,
-    speak_shard,
+    speak_lines,
     usable_sentences,
 )
-from training.speech.corpus import shard_paths, speak_shards
+from training.speech.corpus import corpus_parser, make_corpus
 from training.speech.styles import exaggerated, mixed_speakers
 
 SPEAKERS_A_SHARD, SENTENCES_EACH = 25, 4
@@ -61,21 +60,13 @@ def script(texts: list[str], shards: int, seed: int) -> list[list[Line]]:
 
 def main() -> None:
     """Speak the shards that are missing."""
-    parser = argparse.ArgumentParser(description=main.__doc__)
+    parser = corpus_parser(main.__doc__)
     parser.add_argument("--shards", type=int, default=40)
     parser.add_argument("--first", type=int, default=0, help="shard; 22: 0 to 21 are coded")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--workers", type=int, default=2)
     args = parser.parse_args()
-    folder = cache_folder() / "crowd"
-    folder.mkdir(parents=True, exist_ok=True)
-    shards = script(usable_sentences(args.seed)[FIRST_SENTENCE:], args.shards, args.seed)
-    tasks = [
-        (folder, number, lines, 1)
-        for number, lines in enumerate(shards)
-        if number >= args.first and not shard_paths(folder, number)[1].exists()
-    ]
-    speak_shards(folder, speak_shard, tasks, workers=args.workers)
+    every = script(usable_sentences(args.seed)[FIRST_SENTENCE:], args.shards, args.seed)
+    shards = islice(enumerate((lines,) for lines in every), args.first, None)
+    make_corpus("crowd", speak_lines, shards, workers=args.workers)
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from training.speech.bends import COLOUR_DB, COLOURS, TILTS_DB, Bend, gains_of
 from training.speech.chorus import levelled
-from training.speech.corpus import SAMPLE_RATE_HZ, Corpus, Spoken, derive_shards
+from training.speech.corpus import SAMPLE_RATE_HZ, Corpus, Spoken, derive_corpus
 
 LEAST_CHANGE = 1.06  # a rate nearer to 1 gives nobody new
 MOST_CHANGE = {"kokoro": 1.22, "crowd": 1.4}
@@ -91,7 +91,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("--workers", type=int, default=2)
     args = parser.parse_args()
-    derive_shards("perturbed", play, FIRST_SHARD, workers=args.workers)
+    derive_corpus("perturbed", play, FIRST_SHARD, workers=args.workers)
 
 
 if __name__ == "__main__":

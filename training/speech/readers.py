@@ -10,7 +10,6 @@ at 16 kHz: the codec's prior fills in what is above. They lie in the corpus `rea
 first shard are kept out of training.
 """
 
-import argparse
 import subprocess
 import tempfile
 from dataclasses import dataclass
@@ -22,7 +21,7 @@ from numpy.typing import NDArray
 
 from training.judging.judges import resample
 from training.speech.bends import bends, gains_of, speak_cast
-from training.speech.corpus import SAMPLE_RATE_HZ, sentences
+from training.speech.corpus import SAMPLE_RATE_HZ, corpus_parser, sentences
 from training.speech.perturb import coloured, played
 
 VOICES = ("awb", "rms", "slt", "kal16")
@@ -71,11 +70,7 @@ def speak(text: str, reader: Reader) -> NDArray[np.float32]:
 
 def main() -> None:
     """Speak one shard after the other until there are the hours asked for."""
-    parser = argparse.ArgumentParser(description=main.__doc__)
-    parser.add_argument("--hours", type=float, default=3.0)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--workers", type=int, default=2)
-    args = parser.parse_args()
+    args = corpus_parser(main.__doc__, hours=3.0).parse_args()
     texts = sentences(args.seed)
     speak_cast(
         "readers",

@@ -14,7 +14,7 @@ import numpy as np
 from models.voices.loudness import loudness_lufs
 from models.voices.recording import LEVEL_LUFS
 from training.speech.channels import Samples, draw_channel, passed
-from training.speech.corpus import SAMPLE_RATE_HZ, Corpus, Spoken, derive_shards
+from training.speech.corpus import SAMPLE_RATE_HZ, Corpus, Spoken, derive_corpus
 
 FIRST_SHARD = {
     "kokoro": 0,
@@ -57,7 +57,7 @@ def main() -> None:
     parser.add_argument("--shards", type=int, help="of each corpus at most; None: all")
     args = parser.parse_args()
     first = {source: FIRST_SHARD[source] for source in args.sources}
-    derive_shards("recorded", record, first, workers=args.workers, shards=args.shards)
+    derive_corpus("recorded", record, first, workers=args.workers, shards=args.shards)
 
 
 if __name__ == "__main__":

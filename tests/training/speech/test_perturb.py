@@ -3,7 +3,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from training.speech.corpus import Corpus, derive_shards, write_shard
+from training.speech.corpus import Corpus, derive_corpus, write_shard
 from training.speech.perturb import FIRST_SHARD, VERSIONS, play, rate_of
 
 
@@ -17,7 +17,7 @@ def test_a_shard_keeps_its_sentences_and_parts_and_renames_its_speakers(
     said = {"mixed-072": "One.", "mixed-073": "Two."}
     fields = [{"text": text, "speaker": name, "part": "speakers"} for name, text in said.items()]
     write_shard(tmp_path / source, 1, [(noise, one) for one in fields])
-    derive_shards("perturbed", play, FIRST_SHARD, workers=1)
+    derive_corpus("perturbed", play, FIRST_SHARD, workers=1)
     entries = Corpus(tmp_path, "perturbed").utterances
     made = [(*one, version) for one in said.items() for version in range(VERSIONS)]
     for entry, (name, text, version) in zip(entries, made, strict=True):
