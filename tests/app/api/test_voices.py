@@ -153,15 +153,6 @@ def test_a_voice_survives_a_restart_and_another_model(client, folder, tmp_path, 
         assert codes(other, "anna") != codes(other, "toy")
 
 
-def test_a_name_given_again_speaks_as_the_new_voice(client) -> None:
-    heard = []
-    for seed in (1, 2, 1):
-        upload(client, packed(speech_like(1.2, seed=seed))).raise_for_status()
-        heard.append(codes(client, "anna"))
-        client.delete(f"{VOICES}/anna").raise_for_status()
-    assert heard[0] == heard[2] != heard[1]
-
-
 def test_what_is_being_spoken_goes_on_when_its_voice_is_deleted(client) -> None:
     upload(client).raise_for_status()
     body = {"input": "Hi. " * 9, "voice": "anna", "seed": 1, "response_format": "pcm"}

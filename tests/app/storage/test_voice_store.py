@@ -15,7 +15,6 @@ import pytest
 
 from app.storage.voice_store import (
     EVERYBODY,
-    CardDamaged,
     NameTaken,
     StoreFull,
     VoiceStore,
@@ -267,21 +266,6 @@ def test_a_full_disk_leaves_no_voice(folder, on_disk) -> None:
     voice = store.add("anna", "me", CARD, recording())
     assert voice.audio is not None
     assert files(folder) == [f"owner-me/{voice.audio.name}", "owner-me/anna.json"]
-
-
-@pytest.mark.parametrize(
-    "card", ["", "{", "{}", '{"consent": false}', "[1]", '{"audio": "/etc/passwd"}']
-)
-def test_a_damaged_card_is_no_voice_is_told_and_can_be_deleted(folder, store, other, card) -> None:
-    store.add("anna", "me", CARD, recording())
-    (folder / "owner-me" / "anna.json").write_text(card)
-    assert other.of("me") == []
-    with pytest.raises(CardDamaged):
-        other.find("anna", "me")
-    assert other.damaged("me") == ["anna"]
-    assert other.remove("anna", "me")
-    assert other.damaged("me") == []
-    assert files(folder) == []
 
 
 def test_a_url_of_no_known_store_is_refused() -> None:

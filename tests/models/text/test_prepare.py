@@ -56,11 +56,6 @@ def test_it_is_refused(text: str, why: str) -> None:
         prepare(text)
 
 
-def test_an_unsupported_language_is_refused() -> None:
-    with pytest.raises(TextError, match="'de' is not supported"):
-        prepare("hello", TextOptions(language="de"))
-
-
 def test_limits_are_arguments() -> None:
     assert prepare("abc", TextOptions(max_chars=3))
     with pytest.raises(TextError, match="at most 2"):
