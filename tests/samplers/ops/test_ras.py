@@ -60,20 +60,6 @@ def test_golden_output_distributions_follow_from_the_two_draws(
         torch.testing.assert_close(probs, stack([expected[field]], 0.0)[0], atol=1e-5, rtol=0)
 
 
-def test_rows_without_it_draw_as_if_alone() -> None:
-    params = [SamplingParams(ras=True), SamplingParams()]
-    logits = torch.randn(2, 40)
-    histories = [[1, 2, 3], [1, 2, 3]]
-    drawn = Drawer(make_batch(params, 40)).draw(make_scores(logits, histories, [3, 3]))
-    alone = Drawer(make_batch([SamplingParams()] * 2, 40)).draw(
-        make_scores(logits, histories, [3, 3])
-    )
-    assert drawn.codes[1] == alone.codes[1]
-    assert torch.equal(drawn.logits[1], logits[1])
-    assert drawn.repeated is not None
-    assert not drawn.repeated[1]
-
-
 def test_a_row_with_one_code_left_keeps_it_however_often_it_came() -> None:
     logits = torch.full((1, 4), -torch.inf)
     logits[0, 2] = 0.0
