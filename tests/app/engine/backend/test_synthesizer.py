@@ -23,6 +23,7 @@ from app.engine.playback import Playback
 from app.engine.utterance import Level0Utterance, UtteranceInput
 from models.checkpoints import CheckpointError
 from models.codecs.encodec import Encodec
+from models.valle import Valle
 from samplers.knobs.params import SamplingParams
 from tests.app.engine.decoding import decode_utterance
 from tests.app.tools.serving import settings_of
@@ -343,3 +344,16 @@ def test_voices_and_recordings_are_encoded_on_a_stream_of_their_own(
     soundfile.write(file, np.random.default_rng(0).normal(0, 0.1, 48_000), 24_000, format="WAV")
     planned.encode(file.getvalue())
     assert seen == [[own], [own]]
+
+
+def test_a_gpu_is_asked_for_the_same_codes_among_more_than_a_few_rows(synthesizer, monkeypatch):
+    exact = Valle.logits
+
+    def rounded(model: Valle, hidden: Tensor, level: int) -> Tensor:
+        logits = exact(model, hidden, level)
+        return logits.roll(1, -1) if level == 0 and len(hidden) > 4 else logits
+
+    monkeypatch.setattr(Valle, "logits", rounded)
+    assert synthesizer.check_deterministic()
+    monkeypatch.setattr(synthesizer, "info", replace(synthesizer.info, device="cuda"))
+    assert not synthesizer.check_deterministic()
