@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping
 from contextlib import closing
 from functools import partial
 from time import monotonic
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from app.engine.admission import Capacity, Places, longest_throttle_s
 from app.engine.errors import EngineBusy, EngineNotReady
@@ -33,8 +33,10 @@ from app.engine.serving.status import WAITS_FOR, EngineStatus, State
 from app.engine.serving.supervisor import Supervisor
 from app.engine.serving.text_worker import TextWorker
 from app.engine.voices import Voices
-from app.settings import Settings
 from samplers.knobs.params import SamplingParams
+
+if TYPE_CHECKING:
+    from app.settings import Settings  # needs pydantic-settings, which a lent machine may lack
 
 log = logging.getLogger(__name__)
 
@@ -50,7 +52,7 @@ _MOST_READINGS = 10
 class SpeechEngine:
     """Runs jobs side by side, on one loaded model, that ``load`` returns in a worker."""
 
-    def __init__(self, load: Callable[[], Backend], settings: Settings) -> None:
+    def __init__(self, load: Callable[[], Backend], settings: "Settings") -> None:
         self._load, self._settings, self.metrics = load, settings, EngineMetrics()
         slots = settings.slots
         self._outcomes = Outcomes(self.metrics)

@@ -4,12 +4,11 @@ import logging
 import platform
 from pathlib import Path
 from time import sleep
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 import torch
 
 from app.engine.interface import ModelInfo
-from app.settings import Settings
 from models.checkpoints import CheckpointError, SpeechModel, open_speech_model
 from models.checkpoints.hub import Unreachable
 from models.config import AlignmentHead, ModelConfig
@@ -19,6 +18,9 @@ from models.cuda.kernels.operators import TORCH
 from models.placement import prepare_for
 from models.valle import Valle
 
+if TYPE_CHECKING:
+    from app.settings import Settings  # needs pydantic-settings, which a lent machine may lack
+
 log = logging.getLogger(__name__)
 
 _X86_64: Final = frozenset({"x86_64", "amd64"})  # names of the processor by operating system
@@ -26,7 +28,7 @@ _RETRIES_S: Final = (1, 3, 9)
 """Seconds to wait before each further attempt if the network or the hub does not answer."""
 
 
-def load_speech(settings: Settings, device: torch.device) -> SpeechModel:
+def load_speech(settings: "Settings", device: torch.device) -> SpeechModel:
     """Load a model, in the process and thread that will use it.
 
     Raises CheckpointError if weights are missing, damaged or not what their description says, or

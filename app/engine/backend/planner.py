@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from time import perf_counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -21,7 +21,6 @@ from app.engine.interface import Plan, Reading, Speaker
 from app.engine.job import USUAL_PHONEME_S, Codes, KeptTake, NarPlan, SpeechJob
 from app.engine.reading import TextProcess
 from app.engine.voices import Voices
-from app.settings import Settings
 from app.storage.dictionary_files import DEFAULT, Dictionaries
 from app.storage.voice_store import VoiceStore
 from models.checkpoints import CheckpointError, SpeechModel
@@ -37,6 +36,9 @@ from samplers.knobs.features import is_guided, rows_needed
 from samplers.knobs.params import SamplingParams, off_value
 from samplers.knobs.presets import AUTO, PRESETS, Presets
 from samplers.knobs.resolve import ConflictError, UnknownPreset, look_up, resolve
+
+if TYPE_CHECKING:
+    from app.settings import Settings  # needs pydantic-settings, which a lent machine may lack
 
 MOST_SPEAKERS = 8
 """Voices that one text may name: each may have to be encoded."""
@@ -64,7 +66,7 @@ class Planner:
         self,
         speech: SpeechModel,
         device: torch.device,
-        settings: Settings,
+        settings: "Settings",
         catalog: Catalog,
         *,
         codec_sha256: str,

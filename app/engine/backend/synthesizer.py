@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from time import monotonic
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import torch
 
@@ -39,7 +39,6 @@ from app.engine.sound.process import SoundProcess
 from app.engine.sound.recording import RecordedChunks
 from app.engine.utterance import Level0Item
 from app.engine.worker import ModelWorkers, sound_worker, text_worker
-from app.settings import Settings
 from models.checkpoints import SpeechModel
 from models.codecs.shipped_codes import codec_digest
 from models.codecs.silence import known_silence
@@ -49,6 +48,9 @@ from models.placement import Residence
 from models.prefix_cache import PrefixCache
 from models.stack.paged_cache import PagePool
 from samplers.knobs.params import SamplingParams
+
+if TYPE_CHECKING:
+    from app.settings import Settings  # needs pydantic-settings, which a lent machine may lack
 
 MOST_UNRECORDED = 2
 """Functions that may be launched as usual; with more a GPU would be slower than a CPU."""
@@ -67,7 +69,7 @@ class Synthesizer:
         self,
         speech: SpeechModel,
         device: torch.device,
-        settings: Settings,
+        settings: "Settings",
         catalog: Catalog,
         *,
         sound_process: SoundProcess | None = None,
@@ -123,7 +125,7 @@ class Synthesizer:
     @classmethod
     def load(
         cls,
-        settings: Settings,
+        settings: "Settings",
         catalog: Catalog | None = None,
         started: ModelWorkers | None = None,
     ) -> Self:
