@@ -18,10 +18,10 @@ PRODUCT = ("app", "models", "samplers", "valle_serve")
 DOCUMENTED = (*PRODUCT, "cluster", "tools", "training", "benchmarks", "scripts", "examples")
 MOST_PARAMETERS = 6
 LIMITS = {
-    "lines": 36_825,
-    "code": 25_510,
+    "lines": 36_835,
+    "code": 25_515,
     "docstrings": 14.3,  # percent of the lines
-    "tests": 40_900,
+    "tests": 40_800,
     "names": 0,  # class names that are there twice
     "wide": 16,  # functions of more than `MOST_PARAMETERS`
     "folder": 14,  # files of the largest folder
