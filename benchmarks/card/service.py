@@ -1,4 +1,4 @@
-"""The service on a device: time to first sound, and the most streams without a gap.
+"""The service on a device: requests of all knobs, first sound, the most streams without a gap.
 
 A server with the built-in voice and HTTP clients on the same machine.
 """
@@ -6,19 +6,60 @@ A server with the built-in voice and HTTP clients on the same machine.
 import asyncio
 import math
 import statistics
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import asdict
 
+import httpx2
 import torch
 
+from benchmarks.card.environment import missing
 from benchmarks.harness.http_client import open_client
 from benchmarks.harness.report import TableRow, Target
 from benchmarks.harness.served import served
 from benchmarks.harness.texts import texts
 from benchmarks.service.load import open_loop
+from benchmarks.service.unchanged import Request, requests
 from tools.listeners import receive
 
 FIRST_MS = 25.0
 STREAMS = 100.0
+
+
+async def spoken(url: str, wanted: Sequence[Request], at_once: int) -> TableRow:
+    """Speak requests, so many at once; where others are spoken every fourth client leaves early."""
+    gate, found = asyncio.Semaphore(at_once), Counter[str]()
+
+    async def speak(client: httpx2.AsyncClient, number: int, wanted: Request) -> None:
+        async with gate:
+            hearing = receive(client, wanted.text, **wanted.fields)
+            try:
+                leaves_s = 0.1 if at_once > 1 and number % 4 == 3 else None
+                heard = await asyncio.wait_for(hearing, leaves_s)
+            except TimeoutError:
+                found["left"] += 1
+                return
+        kind = "spoken" if heard.ok else "refused" if heard.status == 422 else "failed"
+        found[kind] += 1
+        if kind == "failed":
+            print(wanted, heard.error, flush=True)
+
+    async with open_client(url) as client:
+        await asyncio.gather(*(speak(client, *one) for one in enumerate(wanted)))
+    kinds = ("spoken", "refused", "left", "failed")
+    return {"at once": at_once, "requests": len(wanted), **{kind: found[kind] for kind in kinds}}
+
+
+def mixed_requests(device: torch.device, *, tiny: bool) -> tuple[list[TableRow], list[Target]]:
+    """Return what came of requests of all kinds of knobs, alone and among others: none may fail."""
+    wanted = requests(4 if tiny else 100)
+    if missing(["av"]):
+        needs_av = {"speed", "loudness_lufs"}
+        wanted = [one for one in wanted if needs_av.isdisjoint(one.fields)]
+    with served(device=device.type, max_queue=256) as url:
+        rows = [asyncio.run(spoken(url, wanted, at_once)) for at_once in (1, 24)]
+    failed = float(sum(int(row["failed"]) for row in rows))
+    return rows, [Target("requests that failed", failed, "0", failed == 0)]
 
 
 async def first_sounds_ms(url: str, said: list[str]) -> list[float]:

@@ -4,8 +4,9 @@
     python -m benchmarks.card.ticket --device cpu --tiny         # tries the ticket itself
 
 Each part is a process with a time limit: a part that fails, hangs or lacks a package is reported
-with the end of its output, and the next one starts. Wheels of missing packages are first installed
-from ``.whl/``, if that folder exists (`scripts/card-wheels` fills it).
+with the end of its output, and the next one starts. What is timed runs alone; the parts before it,
+which only compare, side by side, as many as half of the processors. Wheels of missing packages are
+first installed from ``.whl/``, if that folder exists (`scripts/card-wheels` fills it).
 """
 
 import argparse
@@ -18,6 +19,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import suppress
 from dataclasses import asdict
 from importlib import import_module
@@ -50,6 +52,7 @@ class TicketPart(NamedTuple):
         function: Module and function of `benchmarks.card`, called with the device and ``tiny``.
         command: Arguments of Python, run instead of a function.
         under: Command that runs Python; skipped where it is not. The model is then the small one.
+        alone: Whether nothing else may run meanwhile.
     """
 
     name: str
@@ -58,6 +61,7 @@ class TicketPart(NamedTuple):
     function: str = ""
     command: Sequence[str] = ()
     under: Sequence[str] = ()
+    alone: bool = True
 
 
 SANITIZER = ("compute-sanitizer", "--error-exitcode", "1", "--tool")
@@ -77,18 +81,27 @@ KERNEL_TESTS = (
 )  # fmt: skip
 SERVICE = ("pydantic_settings", "fastapi", "uvicorn", "httpx2", "phonemizer")
 PARTS: Sequence[TicketPart] = (
-    TicketPart("environment", (), 20, "environment.describe"),
-    TicketPart("kernels' tests", ("pytest", "triton"), 90, command=(*PYTEST, *KERNEL_TESTS)),
-    TicketPart("kernels", ("pydantic", "triton"), 45, "kernels.compared"),
-    TicketPart("exact", ("pydantic",), 45, "level_0.exactness"),
+    TicketPart("environment", (), 20, "environment.describe", alone=False),
+    TicketPart(
+        "kernels' tests", ("pytest", "triton"), 120, command=(*PYTEST, *KERNEL_TESTS), alone=False
+    ),
+    TicketPart("kernels", ("pydantic", "triton"), 60, "kernels.compared", alone=False),
+    TicketPart("exact", ("pydantic",), 90, "level_0.exactness", alone=False),
+    TicketPart("requests", SERVICE, 120, "service.mixed_requests", alone=False),
+    TicketPart(
+        "gpu tests", ("pytest", "pydantic"), 120, command=(*PYTEST, *GPU_TESTS), alone=False
+    ),
+    TicketPart(
+        "races", ("triton",), 120, "kernels.compared", under=(*SANITIZER, "racecheck"), alone=False
+    ),
+    TicketPart(
+        "memory", ("triton",), 120, "kernels.compared", under=(*SANITIZER, "memcheck"), alone=False
+    ),
     TicketPart("codes a second", ("pydantic",), 150, "level_0.codes_a_second"),
-    TicketPart("races", ("triton",), 40, "kernels.compared", under=(*SANITIZER, "racecheck")),
-    TicketPart("memory", ("triton",), 40, "kernels.compared", under=(*SANITIZER, "memcheck")),
-    TicketPart("gpu tests", ("pytest", "pydantic"), 60, command=(*PYTEST, *GPU_TESTS)),
-    TicketPart("profile of a step", ("pydantic",), 40, "profile.step"),
-    TicketPart("profile of a chunk", ("pydantic",), 40, "profile.chunk"),
-    TicketPart("first sound", SERVICE, 70, "service.first_sound"),
-    TicketPart("streams", SERVICE, 180, "service.streams_without_a_gap"),
+    TicketPart("first sound", SERVICE, 60, "service.first_sound"),
+    TicketPart("streams", SERVICE, 110, "service.streams_without_a_gap"),
+    TicketPart("profile of a step", ("pydantic",), 30, "profile.step"),
+    TicketPart("profile of a chunk", ("pydantic",), 30, "profile.chunk"),
 )
 """The parts, most important first; parts that do not fit into the time are skipped."""
 
@@ -181,24 +194,37 @@ def install_wheels(folder: Path, target: Path) -> str:
 
 def work_through(device: str, *, tiny: bool, minutes: float) -> dict[str, Any]:
     """Run all parts within a time limit, printing each when it ends."""
-    ends_s, report = monotonic() + 60 * minutes, machine()
-    report["parts"] = parts = {}
+    ends_s, parts = monotonic() + 60 * minutes, dict[str, Any]()
+    report = machine() | {"parts": parts}
+
+    def work_on(part: TicketPart) -> tuple[str, dict[str, Any]]:
+        return part.name, run(part, device, tiny=tiny, left_s=ends_s - monotonic())
+
     with tempfile.TemporaryDirectory() as packages:
         if errors := install_wheels(WHEELS, Path(packages)):
             print(f"the wheels cannot be installed:\n{errors}")
+        with ThreadPoolExecutor(max(1, (os.cpu_count() or 1) // 2)) as together:
+            beside = [together.submit(work_on, part) for part in PARTS if not part.alone]
+            for ended in as_completed(beside):
+                _show(parts, *ended.result())
         for part in PARTS:
-            found = run(part, device, tiny=tiny, left_s=ends_s - monotonic())
-            parts[part.name] = found
-            print(f"\n## {part.name}: {found['status']}, {found['seconds']:.0f} s\n")
-            if found.get("rows"):
-                print_table(found["rows"])
-            for target in found.get("targets", ()):
-                verdict = "holds" if target["holds"] else "DOES NOT HOLD"
-                print(f"{target['what']}: {target['figure']:g}, asked {target['asked']}: {verdict}")
-            if "output" in found:
-                print(found["output"])
-            sys.stdout.flush()
+            if part.alone:
+                _show(parts, *work_on(part))
     return report
+
+
+def _show(parts: dict[str, Any], name: str, found: dict[str, Any]) -> None:
+    """Keep and print what a part found."""
+    parts[name] = found
+    print(f"\n## {name}: {found['status']}, {found['seconds']:.0f} s\n")
+    if found.get("rows"):
+        print_table(found["rows"])
+    for target in found.get("targets", ()):
+        verdict = "holds" if target["holds"] else "DOES NOT HOLD"
+        print(f"{target['what']}: {target['figure']:g}, asked {target['asked']}: {verdict}")
+    if "output" in found:
+        print(found["output"])
+    sys.stdout.flush()
 
 
 def _has(name: str) -> bool:

@@ -12,7 +12,9 @@ CPU = torch.device("cpu")
 def test_every_contestant_is_timed_ours_first_and_told_at_once(
     streams: int, others: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    rows = measure_decoding(TINY, CPU, streams)
+    rows = [
+        row for first in (True, False) for row in measure_decoding(TINY, CPU, streams, first=first)
+    ]
 
     assert [row["what"] for row in rows] == [f"{n}, batch {streams}" for n in (*OURS, *others)]
     assert capsys.readouterr().out.splitlines() == [str(row) for row in rows]
