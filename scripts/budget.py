@@ -18,9 +18,9 @@ PRODUCT = ("app", "models", "samplers", "valle_serve")
 DOCUMENTED = (*PRODUCT, "cluster", "tools", "training", "benchmarks", "scripts", "examples")
 MOST_PARAMETERS = 6
 LIMITS = {
-    "lines": 36_835,
-    "code": 25_515,
-    "docstrings": 14.3,  # percent of the lines
+    "lines": 36_740,
+    "code": 25_480,
+    "docstrings": 14.2,  # percent of the lines
     "tests": 40_800,
     "names": 0,  # class names that are there twice
     "wide": 16,  # functions of more than `MOST_PARAMETERS`

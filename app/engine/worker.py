@@ -39,9 +39,10 @@ class Worker:
     """A child process with a table of functions. One thread at a time."""
 
     def __init__(self, name: str, table: str, *, nice: int = 0) -> None:
-        self._name, self._table, self._nice = name, table, nice
+        self.name, self._table, self._nice = name, table, nice
         self._loads: tuple[object, ...] = ()
-        self._keys, self._refused = count(), deque[bytes](maxlen=MOST_REMEMBERED)
+        self.keys = count()  # of calls
+        self.refused = deque[bytes](maxlen=MOST_REMEMBERED)  # digests of calls
         self.generation = 0  # how many times it was started
         self._is_ready, self._lost = False, False
         self._process, self._pipe = self._start()
@@ -75,7 +76,7 @@ class Worker:
 
     def restart(self) -> None:
         """Start the process again, without waiting for it."""
-        log.warning("the process %s is gone: it is started again", self._name)
+        log.warning("the process %s is gone: it is started again", self.name)
         self.close()
         self._process, self._pipe = self._start()
         self.load(*self._loads)
@@ -90,10 +91,6 @@ class Worker:
         self._pipe.close()
         self._process.kill()  # it keeps nothing that is worth waiting for
         self._process.join()
-
-    def new_key(self) -> int:
-        """Return a key that no call has had."""
-        return next(self._keys)
 
     def send(self, verb: str, key: int, content: object = None) -> None:
         """Send a message."""
@@ -114,18 +111,9 @@ class Worker:
             raise error
         return answer
 
-    def refuse(self, call: bytes) -> None:
-        """Refuse a call from now on."""
-        self._refused.append(hashlib.sha256(call).digest())
-
-    def check(self, call: bytes) -> None:
-        """Do nothing unless a call is refused, as an `EndedWorker` says."""
-        if self._refused and hashlib.sha256(call).digest() in self._refused:
-            raise EndedWorker(f"the same ended the process {self._name} before")
-
     def _gone(self) -> WorkerLost:
         self._lost = True  # the pipe ends before the operating system reports the process
-        return WorkerLost(f"the process {self._name} is gone")
+        return WorkerLost(f"the process {self.name} is gone")
 
     def _start(self) -> tuple[SpawnProcess, Connection]:
         self.generation += 1
@@ -133,7 +121,7 @@ class Worker:
         context = multiprocessing.get_context("spawn")
         ours, theirs = context.Pipe()
         process = context.Process(
-            target=_serve, args=(theirs, self._table, self._nice), name=self._name, daemon=True
+            target=_serve, args=(theirs, self._table, self._nice), name=self.name, daemon=True
         )
         # Ctrl-C, and a SIGTERM to a whole service, are for the parent, which may still drain and
         # then ends the pipe. The child inherits the mask, so that none interrupts its imports.
@@ -162,7 +150,9 @@ class Answers(Iterator[Any]):
         self._fed: list[object] = []
         self._generation = self._key = 0  # of the process that has it
         self._given, self._ended_one = 0, False
-        worker.check(self._call)
+        self._digest = hashlib.sha256(self._call).digest()
+        if self._digest in worker.refused:
+            raise EndedWorker(f"the same ended the process {worker.name} before")
         with suppress(WorkerLost):  # found out by the first answer
             self._begin()
 
@@ -193,7 +183,7 @@ class Answers(Iterator[Any]):
                 self._worker.send("close", self._key)
 
     def _begin(self) -> None:
-        generation, self._key = self._worker.generation, self._worker.new_key()
+        generation, self._key = self._worker.generation, next(self._worker.keys)
         self._worker.send("iterate", self._key, self._call)
         for args in self._fed:
             self._worker.send("feed", self._key, args)
@@ -205,7 +195,7 @@ class Answers(Iterator[Any]):
             return self._worker.receive()
         except WorkerLost as error:
             if self._ended_one:
-                self._worker.refuse(self._call)
+                self._worker.refused.append(self._digest)
                 self._worker.restart()  # for those that follow
                 raise EndedWorker(f"{error}, for the second time in the same call") from error
             self._ended_one = True

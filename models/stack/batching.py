@@ -23,17 +23,11 @@ ROW_COUNTS: Final = (*range(1, 17), 20, 24, 32)
 
 @dataclass(frozen=True, slots=True)
 class Batching:
-    """A strategy for computing rows in batches.
+    """A strategy for computing rows in batches."""
 
-    Attributes:
-        pad_to: Batches of fewer rows are padded with zeros to this many.
-        block_rows: Larger batches are cut into blocks of this many rows; None: not cut.
-        invariant: Whether a row was found to have the same bits in every batch.
-    """
-
-    pad_to: int = 1
-    block_rows: int | None = None
-    invariant: bool = True
+    pad_to: int = 1  # batches of fewer rows are padded with zeros to this many
+    block_rows: int | None = None  # larger batches are cut into blocks of this many; None: not
+    invariant: bool = True  # whether a row was found to have the same bits in every batch
 
     def __str__(self) -> str:
         """Return the strategy in words, for `GET /health`."""

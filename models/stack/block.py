@@ -80,25 +80,6 @@ class Attention(nn.Module):
         y = (scores + bias.to(scores.dtype)).softmax(-1) @ values
         return self.out(y.transpose(1, 2).flatten(2))
 
-    def attend(self, queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) -> Tensor:
-        """Attend from the new positions of one slot to the slot's keys and values: ``[S, D]``.
-
-        Query heads that share a KV head are folded into the query axis, so no key is repeated.
-
-        Args:
-            queries: ``[S, heads, head_dim]``.
-            keys: ``[kv_heads, T, head_dim]``, as the values.
-            mask: ``[S, T]`` bool (true is visible); None: everything is visible.
-        """
-        count, group = queries.shape[0], self.heads // self.kv_heads
-        folded = queries.view(count, self.kv_heads, group, self.head_dim)
-        folded = folded.permute(1, 2, 0, 3).reshape(1, self.kv_heads, -1, self.head_dim)
-        if mask is not None:
-            mask = mask.repeat(group, 1)
-        y = F.scaled_dot_product_attention(folded, keys[None], values[None], attn_mask=mask)
-        y = y.view(self.kv_heads, group, count, self.head_dim).permute(2, 0, 1, 3)
-        return y.reshape(count, -1)
-
     def attend_each(self, queries: Tensor, cached: Sequence[tuple[Tensor, Tensor]]) -> Tensor:
         """Attend from one new position of each of several slots: ``[B, D]``.
 

@@ -11,12 +11,7 @@ from models.stack.slot_cache import SlotCache
 
 
 class KVCache(SlotCache):
-    """Keys and values ``[slots, kv_heads, max_length, head_dim]``, one tensor of each a layer.
-
-    Attributes:
-        keys: A tensor a layer, already rotated.
-        values: A tensor a layer.
-    """
+    """A tensor of keys, rotated, and of values a layer: ``[slots, kv_heads, length, head_dim]``."""
 
     def __init__(
         self,
@@ -47,16 +42,16 @@ class KVCache(SlotCache):
         """Write rotated keys and values ``[kv_heads, S, head_dim]`` behind a slot's length.
 
         Returns:
-            Views ``[kv_heads, length + S, head_dim]``. The length itself is changed only by
+            Views ``[1, kv_heads, length + S, head_dim]``. The length itself is changed only by
             `advance`, once every layer has written.
         """
         self.check_room(slot, keys.shape[1])
         start = self.lengths[slot]
         end = start + keys.shape[1]
-        cached_keys, cached_values = self.keys[layer][slot], self.values[layer][slot]
-        cached_keys[:, start:end] = keys
-        cached_values[:, start:end] = values
-        return cached_keys[:, :end], cached_values[:, :end]
+        cached_keys, cached_values = self._slots[layer][slot]
+        cached_keys[0, :, start:end] = keys
+        cached_values[0, :, start:end] = values
+        return cached_keys[:, :, :end], cached_values[:, :, :end]
 
     def grow(self, slots: Sequence[int]) -> Tensor:
         """Lengthen several slots by one position; returns ``[B * kv_heads]`` indices for `put`."""

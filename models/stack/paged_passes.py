@@ -21,19 +21,13 @@ from models.stack.slot_cache import SlotCache
 
 
 class Placed(NamedTuple):
-    """Where C new positions of each of B sequences go and what they see: the same for all layers.
+    """Where C new positions of each of B sequences go and what they see, in all layers alike."""
 
-    Attributes:
-        rotations: ``[B * C, 1, head_dim / 2]`` complex, of each position.
-        places: ``[B * C]`` int64: where each is stored among the positions of all pages.
-        seen: ``[B, C]`` int64: how many positions of its sequence each sees, itself included.
-        pages: ``[B, P]`` int64, of each sequence, `PagePool.padding` behind its last.
-    """
-
-    rotations: Tensor
-    places: Tensor
+    rotations: Tensor  # ``[B * C, 1, head_dim / 2]`` complex, of each position
+    places: Tensor  # ``[B * C]`` int64: where each is stored among the positions of all pages
+    # ``[B, C]`` int64: how many positions of its sequence each sees, itself included
     seen: Tensor
-    pages: Tensor
+    pages: Tensor  # ``[B, P]`` int64, of each sequence, `PagePool.padding` behind its last
 
 
 class PagedPasses:

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from models.config import ModelConfig
 from models.cuda.kernels.operators import FUSED
+from models.cuda.kernels.reference import attend_grouped
 from models.stack.batching import UNPADDED, Batching, RowFunction, measure
 from models.stack.block import Block, RmsNorm
 from models.stack.cache import KVCache
@@ -130,12 +131,13 @@ class Transformer(nn.Module):
             return passes.extend(x, positions, cache, slot, mask, layer)
         cache = _as_kv_cache(cache)
         rotations, wanted = self.rotations[positions], x
+        visible = None if mask is None else mask[None]
         last = len(self.blocks) - 1 if layer is None else layer
         for number, block in enumerate(self.blocks):
             attention = block.attention
             queries, keys, values = attention.project_complex(block.attention_norm(x), rotations)
             cached = cache.write(number, slot, keys.transpose(0, 1), values.transpose(0, 1))
-            x = x + attention.out(attention.attend(queries, *cached, mask))
+            x = x + attention.out(attend_grouped(queries, *cached, visible))
             x = x + block.feed_forward(block.feed_forward_norm(x))
             if number == last:
                 wanted = queries

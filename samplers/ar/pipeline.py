@@ -84,7 +84,9 @@ class Pipeline:
                 divisor.index_copy_(0, group.index, part.divisor)
             if part.decision is not None:
                 decision = decision or Decision.none(len(logits), logits.device)
-                _put(decision, group.index, part.decision)
+                for field in fields(Decision):
+                    whole, own = (getattr(one, field.name) for one in (decision, part.decision))
+                    whole.index_copy_(0, group.index, own)
         scores.replace(logits)
         scores.divisor, scores.decision = divisor, decision
         return penalised
@@ -128,11 +130,6 @@ def _run(
     processor(scores)
     if effects is not None:
         effects.note(processor.features[0], before, scores.logits, rows)
-
-
-def _put(whole: Decision, rows: Tensor, part: Decision) -> None:
-    for field in fields(Decision):
-        getattr(whole, field.name).index_copy_(0, rows, getattr(part, field.name))
 
 
 class StepRows:
@@ -260,8 +257,7 @@ class StepRows:
         self.stopped.copy_(stopped)
         if not self._even:
             table.lengths[self._at], table.stopped[self._at] = self.lengths, self.stopped
-        for slot, row in zip(self.slots, self.rows, strict=True):
-            table.held[slot] = min(table.held[slot] + 1, row.max_frames)
+        table.note_drawn(self.slots)
 
     def _append_runs(self, codes: Tensor, grows: Tensor, counted: Tensor) -> None:
         """Count the runs behind a new code; the history is that before it, the code in front."""

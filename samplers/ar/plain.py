@@ -168,7 +168,7 @@ def draw(
         results: ``[B, 3]`` float64: written are, of active rows, the code, its log-probability in
             nats, and whether the logits had NaN.
     """
-    host, vocab_size = numbers.cpu().numpy(), logits.shape[1]
+    host, vocab_size = numbers.cpu().numpy().copy(), logits.shape[1]
     table = SlotTable(len(logits), frames=0, vocab_size=vocab_size, device=logits.device)
     table.host, table.numbers, table.held = host, numbers, lengths.tolist()
     table.avoid, table.codes, table.lengths, table.stopped = avoid, codes, lengths, stopped

@@ -58,7 +58,6 @@ class ArSampler:
         self._stop_token, self.vocab_size = stop_token, vocab_size
         self._rows: dict[int, RowInput] = {}
         self._built: dict[tuple[int, ...], StepRows] = {}
-        self._avoiding: set[int] = set()
 
     @property
     def active(self) -> Sequence[int]:
@@ -77,30 +76,27 @@ class ArSampler:
             self._rows[slot] = row
 
     def adopt(self, slot: int, row: RowInput) -> None:
-        """Draw a row whose state is in the table already, with all that it is to avoid."""
+        """Draw a row whose state is in the table already."""
         self._rows[slot] = row
-        self._avoiding.add(slot)
 
     def leave(self, slot: int) -> None:
         """End a row, if the slot has one."""
         if self._rows.pop(slot, None) is not None:
             self.table.lengths[slot] = self.table.held[slot] = 0
-            self._avoiding.discard(slot)
             self._built = {slots: rows for slots, rows in self._built.items() if slot not in slots}
 
     @torch.inference_mode()
     def rewind(self, slot: int, length: int, avoid: Tensor | None = None) -> None:
         """Keep the first ``length`` codes of a row, which goes on with fresh noise; see `avoid`."""
         self.table.rewind(slot, self._rows[slot], length)
-        self._avoiding.discard(slot)
         if avoid is not None:
             self.avoid(slot, length, avoid)
 
     @torch.inference_mode()
     def avoid(self, slot: int, frame: int, nats: Tensor) -> None:
         """Have ``(V,)`` nats added to a row's logits of its next frame, ``frame``."""
-        self.table.write_avoid(slot, frame, nats)
-        self._avoiding.add(slot)
+        self.table.avoid[slot] = nats.to(self.table.avoid.device, non_blocking=True)
+        self.table.host[slot, Host.AVOID] = frame
 
     @torch.inference_mode()
     def fork(self, source: int, target: int, length: int, code: int, number: int) -> None:
@@ -157,9 +153,8 @@ class ArSampler:
         rows = self._step_rows(tuple(self.active if slots is None else slots))
         rows.load()
         logits = rows.guide(own, null)
-        if not self._avoiding.isdisjoint(rows.slots):
+        if (self.table.host[rows.slots, Host.AVOID] >= 0).any():
             logits = rows.avoid(logits)
-            self._avoiding.difference_update(rows.slots)
         scores = rows.scores(sanitise(logits))
         clean, scores.attention = scores.logits, attention
         effects = Effects(len(rows.slots)) if trace is not None and trace.top else None
@@ -191,13 +186,6 @@ class ArSampler:
         rows.append(codes, stopped, step.scores, drawn)
         beam_scores = rows.beam_scores.clone() if rows.pipeline.searches else None
         return StepResult(codes, sources, beam_scores, alternatives, records)
-
-    def note_drawn(self, slots: Sequence[int]) -> None:
-        """Note that a step of some rows was drawn by a kernel, on the same table."""
-        self._avoiding.difference_update(slots)
-        for slot in slots:
-            held = self.table.held
-            held[slot] = min(held[slot] + 1, self._rows[slot].max_frames)
 
     def _search(self, rows: StepRows, step: StepTensors) -> tuple[StepTensors, Sequence[int]]:
         """Extend the beams of every search; a row may become the continuation of another."""

@@ -138,10 +138,11 @@ class SlotTable:
         self.host[:, Host.ACTIVE] = 0
         self.host[slots, Host.ACTIVE] = 1
 
-    def write_avoid(self, slot: int, frame: int, nats: Tensor) -> None:
-        """Have ``(V,)`` nats added to the logits of one frame of a row."""
-        self.avoid[slot] = nats.to(self.avoid.device, non_blocking=True)
-        self.host[slot, Host.AVOID] = frame
+    def note_drawn(self, slots: Sequence[int]) -> None:
+        """Note that a step of some rows was queued; what they were to avoid is over."""
+        for slot in slots:
+            self.held[slot] = min(self.held[slot] + 1, int(self.host[slot, Host.LIMIT]))
+        self.host[slots, Host.AVOID] = -1
 
     def begin(self, slot: int, row: RowInput, key: int) -> None:
         """Write what a row begins with: every column, so that nothing of the last one is left."""

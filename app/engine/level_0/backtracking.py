@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from app.engine.job import Backtrack, BacktrackCause
+from app.engine.utterance import KeptFrames
 from samplers.knobs.features import rewindable
 from samplers.knobs.params import SamplingParams
 from samplers.ops.stuck import Hit, discourage, find_loop, find_silence
@@ -36,23 +37,27 @@ class Verdict:
 class Backtracker:
     """Detects that one hypothesis is stuck, and penalises the codes that led there.
 
-    `taken` are the backtracks so far, in order.
+    Frames that are kept of an earlier take are never rewound. `taken` are the backtracks so far, in
+    order, theirs included.
     """
 
-    def __init__(self, params: SamplingParams, silent: Tensor, *, first_block: int) -> None:
-        self._params, self._silent, self._first_block = params, silent.cpu(), first_block
+    def __init__(
+        self,
+        params: SamplingParams,
+        silent: Tensor | None,
+        *,
+        first_block: int,
+        kept: KeptFrames | None = None,
+    ) -> None:
+        self._params, self._first_block = params, first_block
+        self._silent = torch.zeros(0, dtype=torch.bool) if silent is None else silent.cpu()
         self._silent_codes: set[int] = set(torch.nonzero(self._silent)[:, 0].tolist())
-        self._reached = 0
         self._failures: dict[int, Counter[int]] = {}
         self.taken: list[Backtrack] = []
-        self._kept = 0
-
-    def begin_after(self, kept: int, backtracks: Sequence[Backtrack]) -> None:
-        """Begin behind frames of an earlier take, never rewound, and the backtracks in them."""
-        for backtrack in backtracks:
+        self._kept = 0 if kept is None else len(kept.codes)
+        for backtrack in () if kept is None else kept.backtracks:
             self._note(backtrack)
-        self._kept = kept
-        self._reached = max([kept, *(backtrack.frames for backtrack in backtracks)])
+        self._reached = max([self._kept, *(backtrack.frames for backtrack in self.taken)])
 
     @property
     def final(self) -> int:

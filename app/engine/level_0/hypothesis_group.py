@@ -46,10 +46,6 @@ class HypothesisGroup(Level0Utterance, ABC):
         """Return the frames of the first; see `Hypothesis`."""
         return self.hypotheses[0].level_0(start, end)
 
-    def add_to(self, batch: InputBatch) -> None:
-        """Add the rows that draw from the first step on."""
-        batch.add(self.hypotheses, self.inputs)
-
     def read(
         self, batch: InputBatch, step: QueuedStep, arrived: Arrived, places: Sequence[int]
     ) -> None:
@@ -71,29 +67,21 @@ class BestOf(HypothesisGroup):
 
     def __init__(self, inputs: UtteranceInput, hypotheses: Sequence[Hypothesis]) -> None:
         super().__init__(inputs, hypotheses)
-        self._followed: dict[Hypothesis, float] = {}  # of those that have ended
-
-    def add_to(self, batch: InputBatch) -> None:
-        """Add the rows, each a candidate."""
-        for candidate, one in enumerate(self.hypotheses):
-            batch.add([one], self.inputs, candidate)
+        # How well those that have ended follow the text; 0 if nothing tells
+        self._followed: dict[Hypothesis, float] = {}
 
     def update(self, batch: InputBatch, step: QueuedStep) -> None:  # noqa: ARG002
         """Free the rows of hypotheses that have ended; choose one when all have."""
         ended = [one for one in self.hypotheses if one.finish_reason is not None]
+        weighed = self.inputs.params.rank_alignment_weight > 0
         for one in ended:
             if one not in self._followed:
                 batch.remove([one])
-                self._followed[one] = self._follow(batch, one)
+                attention = batch.read_text(one) if weighed else None
+                self._followed[one] = 0.0 if attention is None else followed(attention.numpy())
                 batch.release([one])
         if len(ended) == len(self.hypotheses):
             self._choose()
-
-    def _follow(self, batch: InputBatch, one: Hypothesis) -> float:
-        """Return how well a hypothesis that has ended follows the text; 0 if nothing tells."""
-        weighed = self.inputs.params.rank_alignment_weight > 0
-        attention = batch.read_text(one) if weighed else None
-        return 0.0 if attention is None else followed(attention.numpy())
 
     def _choose(self) -> None:
         """Keep the best: those that spoke to their stop first, then by rank; the empty last."""
@@ -148,7 +136,9 @@ class BeamSearch(HypothesisGroup):
         active = [one for one in beams if one.finish_reason is None]
         if not ended:
             return
-        scores = self._scores([one.score for one in ended], [_tokens(one) for one in ended])
+        # Its frames, and the stop if it drew one.
+        tokens = [len(one.codes) + (one.finish_reason in STOPPED) for one in ended]
+        scores = self._scores([one.score for one in ended], tokens)
         # A beam's log-probability only falls, so its best score is today's at the greatest length.
         longest = [self.inputs.max_frames] * len(active)
         bounds = self._scores([one.score for one in active], longest)
@@ -254,8 +244,3 @@ def _report(
         for number, (one, score) in enumerate(zip(hypotheses, scores, strict=True))
         if one.finish_reason is not None
     )
-
-
-def _tokens(hypothesis: Hypothesis) -> int:
-    """Count a beam's tokens: its frames, and the stop if it drew one."""
-    return len(hypothesis.codes) + (hypothesis.finish_reason in STOPPED)

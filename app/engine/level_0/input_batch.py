@@ -121,8 +121,12 @@ class InputBatch(ABC):
                     one if not start else self._copied(one, slots[start + place])
                     for place, one in enumerate(first)
                 ]
-                backtracker = _backtracker(self.model, inputs) if inputs.params.backtrack else None
-                stop = self.model.config.stop_token
+                block, stop = self.model.config.block_frames, self.model.config.stop_token
+                backtracker = None
+                if (params := inputs.params).backtrack:
+                    backtracker = Backtracker(
+                        params, inputs.silent, first_block=block, kept=inputs.kept
+                    )
                 hypotheses.append(Hypothesis(inputs, conditions, backtracker, stop_token=stop))
         except BaseException:
             self._give_back(slots)
@@ -136,27 +140,28 @@ class InputBatch(ABC):
             self._give_back([condition.slot for condition in one.conditions])
             one.conditions = ()
 
-    def add(
-        self, hypotheses: Sequence[Hypothesis], inputs: UtteranceInput, candidate: int = 0
-    ) -> None:
-        """Add a hypothesis, or all beams of a search; `best_of` numbers its candidates."""
+    def add(self, hypotheses: Sequence[Hypothesis], inputs: UtteranceInput) -> None:
+        """Add those of an utterance: all beams of a search as one, others each as a candidate."""
         drawn = None
         if (kept := inputs.kept) is not None:
             codes, memory = kept.codes[:, 0], kept.memory
             mu = None if memory is None else float(memory.mu[len(codes)])
             last_act = None if memory is None else int(memory.last_act[len(codes)])
             drawn = DrawnCodes(codes, len(kept.backtracks), mu, last_act)
-        row = RowInput(
-            inputs.params,
-            inputs.seed,
-            inputs.max_frames,
-            inputs.utterance,
-            candidate,
-            None if inputs.prompt is None else inputs.prompt[:, 0],
-            inputs.silent,
-            drawn,
-        )
-        self.sampler.join([one.slot for one in hypotheses], row)
+        slots = [one.slot for one in hypotheses]
+        rows = [slots] if inputs.params.beam_width else [[slot] for slot in slots]
+        for candidate, own in enumerate(rows):
+            row = RowInput(
+                inputs.params,
+                inputs.seed,
+                inputs.max_frames,
+                inputs.utterance,
+                candidate,
+                None if inputs.prompt is None else inputs.prompt[:, 0],
+                inputs.silent,
+                drawn,
+            )
+            self.sampler.join(own, row)
         for one in hypotheses:
             self._enter(one)
             if (nats := self._avoided(one)) is not None:
@@ -197,7 +202,9 @@ class InputBatch(ABC):
 
         Positions of the cache that both have in common are not copied.
         """
-        common = _common_prefix(target.codes, source.codes)
+        length = min(len(target.codes), len(source.codes))
+        differs = np.not_equal(target.codes[:length], source.codes[:length])
+        common = int(differs.argmax()) if differs.any() else length
         for condition, given in zip(target.conditions, source.conditions, strict=True):
             lengths = self.cache.lengths[condition.slot], self.cache.lengths[given.slot]
             shared = min(condition.length + common, *lengths)
@@ -322,20 +329,3 @@ class InputBatch(ABC):
         for first in (self.first_hidden, self.first_attention.T):
             first[slot] = first[condition.slot]
         return replace(condition, slot=slot)
-
-
-def _backtracker(model: Valle, inputs: UtteranceInput) -> Backtracker:
-    silent = inputs.silent
-    if silent is None:
-        silent = torch.zeros(model.config.codes, dtype=torch.bool)
-    backtracker = Backtracker(inputs.params, silent, first_block=model.config.block_frames)
-    if inputs.kept is not None:
-        backtracker.begin_after(len(inputs.kept.codes), inputs.kept.backtracks)
-    return backtracker
-
-
-def _common_prefix(codes: Sequence[int], others: Sequence[int]) -> int:
-    """Return the length of the common prefix of two sequences of codes."""
-    length = min(len(codes), len(others))
-    differs = np.not_equal(codes[:length], others[:length])
-    return int(differs.argmax()) if differs.any() else length

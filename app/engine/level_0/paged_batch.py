@@ -104,7 +104,7 @@ class PagedBatch(InputBatch):
         slots = [one.slot for one in hypotheses]
         self.table.activate(slots)
         self._play(self._drawing[self._used_rows()], hypotheses)
-        self.sampler.note_drawn(slots)
+        self.table.note_drawn(slots)
         return self._arrival(slots, range(len(hypotheses)))
 
     def fetch(self, fed: Fed, codes: Tensor, logprobs: Tensor | None) -> Callable[[], Arrived]:

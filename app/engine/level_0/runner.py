@@ -22,7 +22,6 @@ import torch
 from app.engine.errors import GenerationFailed, broken
 from app.engine.interface import Plan
 from app.engine.job import SamplerMemory
-from app.engine.level_0.hypothesis import Hypothesis
 from app.engine.level_0.hypothesis_group import Drawn, HypothesisGroup, drawn_of
 from app.engine.level_0.input_batch import InputBatch, QueuedStep
 from app.engine.level_0.job import Level0Job, OnItem, longest
@@ -116,10 +115,7 @@ class ArRunner:
             )
         group = drawn_of(inputs, self._batch.begin(self._prefixes, inputs, prefixes))
         try:
-            if isinstance(group, HypothesisGroup):
-                group.add_to(self._batch)
-            else:
-                self._batch.add([group], inputs)
+            self._batch.add(group.hypotheses, inputs)
         except BaseException:
             self._batch.release(group.all)
             raise
@@ -218,15 +214,12 @@ class ArRunner:
             best, inputs = group.hypotheses[0], group.inputs
             group.backtracks = tuple(best.backtracker.taken) if best.backtracker else ()
             group.trace = columns(best.records, top=inputs.top_logprobs) if inputs.trace else None
-            group.memory = self._memory(best)
+            memory = None
+            if self._batch.has(best):
+                memory = self._batch.sampler.memory(best.slot, len(best.codes))
+            if memory is not None:
+                group.memory = SamplerMemory(*(one.numpy() for one in memory))
         self._batch.release(group.all)
-
-    def _memory(self, hypothesis: Hypothesis) -> SamplerMemory | None:
-        """Return what the sampler knew of an utterance, where that is more than its codes."""
-        if not self._batch.has(hypothesis):
-            return None
-        memory = self._batch.sampler.memory(hypothesis.slot, len(hypothesis.codes))
-        return None if memory is None else SamplerMemory(*(one.numpy() for one in memory))
 
 
 class JobBatch:

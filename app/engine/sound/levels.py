@@ -22,7 +22,6 @@ from torch import Tensor
 
 from app.engine.sound.chunks import Window, Windows, chunks_of
 from app.engine.utterance import UtteranceInput
-from models.prefix import Prefix
 from models.prefix_cache import PrefixCache, Read, SlotPrefix, one_by_one
 from models.stack.paged_cache import PagedCache
 from models.stack.slot_cache import SlotCache
@@ -126,7 +125,10 @@ class Levels:
         self.guidance = within(params.nar_cfg_strength), params.nar_cfg_rescale
         kinds = [kind_of(params, level) for level in range(1, 1 + drawn)]
         self.kind = DrawKind(guided, inputs.kept is not None, kinds)
-        self._prefixes = {level: self._prefixes_of(level) for level in range(1, 1 + drawn)}
+        make = (inputs.prefix, inputs.null_prefix)[: self.conditions]
+        self._prefixes = {
+            level: [one(model, level) for one in make] for level in range(1, 1 + drawn)
+        }
         self._cache: SlotCache | None = None
         if config.nar_mask == "full" and drawn:
             shape = params.nar_left_context_frames, params.nar_lookahead_frames
@@ -216,12 +218,6 @@ class Levels:
         if self._cache is not None:
             for slot in range(len(self._cache.lengths)):
                 self._cache.advance(slot, len(codes))
-
-    def _prefixes_of(self, level: int) -> list[Prefix]:
-        prefixes = [self.inputs.prefix(self._model, level)]
-        if self.conditions == 2:
-            prefixes.append(self.inputs.null_prefix(self._model, level))
-        return prefixes
 
     def _feed(self, first: int, level: int, codes: Tensor) -> Tensor:
         """Return the logits of some frames in each condition; see `Feed`."""

@@ -114,6 +114,8 @@ def attend(queries: Tensor, keys: Tensor, values: Tensor, seen: Tensor, pages: T
     block = max(power_of_2(head_dim), LEAST)
     pages = pages if pages.stride(1) == 1 else pages.contiguous()
     queries, seen = queries.contiguous(), seen.contiguous()
+    # What is multiplied is of its own type, but in Triton's interpreter, which has no bfloat16.
+    narrow = queries.dtype == torch.bfloat16 and not triton.knobs.runtime.interpret
     out = queries.new_empty(len(queries), heads * head_dim)
     parts = out
     if shares > 1:
@@ -121,19 +123,9 @@ def attend(queries: Tensor, keys: Tensor, values: Tensor, seen: Tensor, pages: T
     launch(
         attend_kernel, (tiles, sequences * kv_heads, shares), queries, keys, values, seen, pages,
         out, parts, head_dim**-0.5, pages.stride(0), count, group, kv_heads, head_dim, shares,
-        rows, PAGE, block, factor_of(queries.dtype), keys.dtype == torch.int8,
+        rows, PAGE, block, tl.bfloat16 if narrow else tl.float32, keys.dtype == torch.int8,
     )  # fmt: skip
     if shares > 1:
         grid = (len(queries) * heads,)
         launch(combine_kernel, grid, parts, out, shares, head_dim, block, warps=1)
     return out
-
-
-def factor_of(dtype: torch.dtype) -> tl.dtype:
-    """Return what keys and values are multiplied in: their own type, where it can be.
-
-    Triton's interpreter has no products in bfloat16.
-    """
-    if dtype == torch.bfloat16 and not triton.knobs.runtime.interpret:
-        return tl.bfloat16
-    return tl.float32

@@ -112,11 +112,16 @@ def product_kernel(
 
 def project(x: Tensor, weight: Tensor, gain: Tensor, eps: float, activation: str) -> Tensor:
     """As `models.cuda.kernels.reference.project`."""
-    if len(x) > FEW:
-        y = F.linear(norm(x, gain, eps), weight)
-        return _gate(y, activation) if activation else y
-    out = x.new_empty(len(x), len(weight) // (2 if activation else 1))
-    _product(x, weight, out, gain, eps, activation)
+    width = len(weight) // (2 if activation else 1)
+    if len(x) <= FEW:
+        out = x.new_empty(len(x), width)
+        _product(x, weight, out, gain, eps, activation)
+        return out
+    y = F.linear(norm(x, gain, eps), weight)
+    if not activation:
+        return y
+    out, grid = y.new_empty(len(y), width), (len(y), triton.cdiv(width, _BLOCK))
+    launch(gated_kernel, grid, y, out, width, activation == "gelu", _BLOCK)
     return out
 
 
@@ -126,14 +131,6 @@ def add_product(total: Tensor, x: Tensor, weight: Tensor) -> None:
         total.addmm_(x, weight.t())
     else:
         _product(x, weight, total)
-
-
-def _gate(gate_up: Tensor, activation: str) -> Tensor:
-    rows, width = len(gate_up), gate_up.shape[1] // 2
-    out = gate_up.new_empty(rows, width)
-    grid = rows, triton.cdiv(width, _BLOCK)
-    launch(gated_kernel, grid, gate_up, out, width, activation == "gelu", _BLOCK)
-    return out
 
 
 def _product(

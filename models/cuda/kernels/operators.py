@@ -67,14 +67,11 @@ draw = _operator("draw", lambda *_: None, ("codes", "lengths", "stopped", "resul
 
 @dataclass(frozen=True)
 class Kernels:
-    """The kernels that a recorded function is made of.
+    """The kernels that a recorded function is made of."""
 
-    Attributes:
-        fused: Of `NAMES`, those that run as one kernel; the others are operators of torch.
-        failed: Why others are not fused, by name.
-    """
-
+    # Of `NAMES`, those that run as one kernel; the others are operators of torch
     fused: frozenset[str] = frozenset(NAMES)
+    # Why others are not fused, by name
     failed: Mapping[str, str] = field(default_factory=dict, compare=False)
 
     def __str__(self) -> str:

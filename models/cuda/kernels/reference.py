@@ -142,14 +142,22 @@ def attend(queries: Tensor, keys: Tensor, values: Tensor, seen: Tensor, pages: T
     Returns:
         ``[B * C, heads * head_dim]``.
     """
-    (batch, count), (heads, head_dim), kv_heads = seen.shape, queries.shape[1:], keys.shape[1]
+    visible = torch.arange(pages.shape[1] * PAGE, device=seen.device) < seen[..., None]
+    key, value = (gather(rows, pages, queries.dtype) for rows in (keys, values))
+    return attend_grouped(queries, key, value, visible)
+
+
+def attend_grouped(queries: Tensor, keys: Tensor, values: Tensor, visible: Tensor | None) -> Tensor:
+    """As `attend`, to keys and values ``[B, kv_heads, T, head_dim]``.
+
+    ``visible`` is ``[B, C, T]`` bool; None: everything is.
+    """
+    (batch, kv_heads), (heads, head_dim) = keys.shape[:2], queries.shape[1:]
     group = heads // kv_heads
     # Heads that share a KV head are folded into the queries, so that no key is repeated.
-    folded = queries.view(batch, count, kv_heads, group, head_dim)
+    folded = queries.view(batch, -1, kv_heads, group, head_dim)
     folded = folded.permute(0, 2, 3, 1, 4).reshape(batch, kv_heads, -1, head_dim)
-    visible = torch.arange(pages.shape[1] * PAGE, device=seen.device) < seen[..., None]
-    mask = visible[:, None].repeat(1, 1, group, 1)
-    key, value = (gather(rows, pages, queries.dtype) for rows in (keys, values))
-    y = F.scaled_dot_product_attention(folded, key, value, mask)
-    y = y.view(batch, kv_heads, group, count, head_dim).permute(0, 3, 1, 2, 4)
-    return y.reshape(batch * count, -1)
+    mask = None if visible is None else visible[:, None].repeat(1, 1, group, 1)
+    y = F.scaled_dot_product_attention(folded, keys, values, mask)
+    y = y.view(batch, kv_heads, group, -1, head_dim).permute(0, 3, 1, 2, 4)
+    return y.reshape(len(queries), -1)
