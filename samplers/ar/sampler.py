@@ -153,8 +153,9 @@ class ArSampler:
         rows = self._step_rows(tuple(self.active if slots is None else slots))
         rows.load()
         logits = rows.guide(own, null)
-        if (self.table.host[rows.slots, Host.AVOID] >= 0).any():
+        if (self.table.host[:, Host.AVOID] >= 0).any():
             logits = rows.avoid(logits)
+            self.table.host[rows.slots, Host.AVOID] = -1
         scores = rows.scores(sanitise(logits))
         clean, scores.attention = scores.logits, attention
         effects = Effects(len(rows.slots)) if trace is not None and trace.top else None

@@ -139,10 +139,10 @@ class SlotTable:
         self.host[slots, Host.ACTIVE] = 1
 
     def note_drawn(self, slots: Sequence[int]) -> None:
-        """Note that a step of some rows was queued; what they were to avoid is over."""
+        """Note that a step of some rows was queued."""
+        limits = self.host[:, Host.LIMIT].tolist()
         for slot in slots:
-            self.held[slot] = min(self.held[slot] + 1, int(self.host[slot, Host.LIMIT]))
-        self.host[slots, Host.AVOID] = -1
+            self.held[slot] = min(self.held[slot] + 1, limits[slot])
 
     def begin(self, slot: int, row: RowInput, key: int) -> None:
         """Write what a row begins with: every column, so that nothing of the last one is left."""
