@@ -15,7 +15,7 @@ import torch
 
 from benchmarks.card.environment import missing
 from benchmarks.harness.http_client import open_client
-from benchmarks.harness.report import TableRow, Target
+from benchmarks.harness.report import TableRow, Target, target
 from benchmarks.harness.served import served
 from benchmarks.harness.texts import texts
 from benchmarks.service.load import open_loop
@@ -59,7 +59,7 @@ def mixed_requests(device: torch.device, *, tiny: bool) -> tuple[list[TableRow],
     with served(device=device.type, max_queue=256) as url:
         rows = [asyncio.run(spoken(url, wanted, at_once)) for at_once in (1, 24)]
     failed = float(sum(int(row["failed"]) for row in rows))
-    return rows, [Target("requests that failed", failed, "0", failed == 0)]
+    return rows, [target("requests that failed", failed, "==", 0)]
 
 
 async def first_sounds_ms(url: str, said: list[str]) -> list[float]:
@@ -91,7 +91,7 @@ def first_sound(device: torch.device, *, tiny: bool) -> tuple[list[TableRow], li
         "most": max(found),
         "requests": len(found),
     }
-    return [row], [Target("ms to the first sound", median, f"<= {FIRST_MS:g}", median <= FIRST_MS)]
+    return [row], [target("ms to the first sound", median, "<=", FIRST_MS)]
 
 
 async def most_streams(url: str, *, first: float, most: float) -> tuple[float, list[TableRow]]:
@@ -129,4 +129,4 @@ def streams_without_a_gap(
     first, most = (1.0, 1.0) if tiny else (16.0, 512.0)
     with served(device=device.type, max_queue=512, slots=20 if tiny else 256) as url:
         best, rows = asyncio.run(most_streams(url, first=first, most=most))
-    return rows, [Target("real-time streams", best, f">= {STREAMS:g}", best >= STREAMS)]
+    return rows, [target("real-time streams", best, ">=", STREAMS)]
