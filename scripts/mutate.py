@@ -1,10 +1,17 @@
 """Seed small faults into the product, one at a time, and list which of them the tests catch.
 
 The places are drawn by a fixed seed, `PER_PACKAGE` in each of `PACKAGES`. A fault is tried on the
-tests that mirror its package, then, if those pass, on all default tests. It is written into a copy
-of the checkout, never into the checkout itself.
+tests that execute its line, which a run with `pytest-cov` tells, and on those that mirror its
+package where none does: what a child process executes is not seen. Without such a run it is tried
+on the tests that mirror its package, then, if those pass, on all. It is written into a copy of the
+checkout, never into the checkout itself.
 
 Usage: python -m scripts.mutate [--seed 1] [--json mutations.json] [--only app/api ...]
+
+    pip install pytest-cov
+    export PYTEST_ADDOPTS="--cov=app --cov=models --cov=samplers --cov-context=test --cov-report="
+    scripts/test
+    python -m scripts.mutate --coverage .coverage
 """
 
 import argparse
@@ -16,9 +23,11 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+
+from coverage import CoverageData
 
 PACKAGES = (
     "app/api",
@@ -35,7 +44,7 @@ PACKAGES = (
     "samplers/processors",
 )
 PER_PACKAGE = 5
-LIMIT_S = 900  # of one run of tests; a fault that makes them hang is caught
+LIMIT_S = 1800  # of one run of tests; a fault that makes them hang is caught
 
 _COMPARED: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Lt: ast.LtE,
@@ -66,7 +75,7 @@ class Mutation:
     line: int  # its first line, from 1
     before: str  # the source of the expression
     after: str  # what is written in its place
-    caught_by: str = ""  # `mirror`, `all` or, if no test fails, an empty string
+    caught_by: str = ""  # `executing`, `mirror`, `all` or, if no test fails, an empty string
 
 
 def changed(node: ast.expr) -> ast.expr | None:
@@ -127,11 +136,14 @@ def _seeded(root: Path, path: Path, node: ast.expr) -> tuple[Mutation, str]:
     return Mutation(str(path.relative_to(root)), node.lineno, before, after), text
 
 
-def caught(run: Callable[[Sequence[str]], bool], package: str) -> str:
-    """Return which tests fail under the fault that is in place; see `Mutation.caught_by`."""
-    if not run([f"tests/{package}"]):
-        return "mirror"
-    return "" if run([]) else "all"
+def executing(coverage: CoverageData, mutation: Mutation) -> list[str]:
+    """Return the tests that execute the line of a fault, or the nearest above that is executed."""
+    for path in coverage.measured_files():
+        if path.endswith(f"/{mutation.path}"):
+            by_line = coverage.contexts_by_lineno(path)
+            line = max((one for one in by_line if one <= mutation.line), default=0)
+            return sorted({one.partition("|")[0] for one in by_line.get(line, ()) if one})
+    return []
 
 
 def main() -> int:
@@ -140,13 +152,14 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--json", type=Path)
     parser.add_argument("--only", nargs="*", default=PACKAGES, choices=PACKAGES)
+    parser.add_argument("--coverage", type=Path, help="data of pytest-cov, with the tests' names")
     given = parser.parse_args()
     here = Path.cwd()
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder) / "checkout"
         subprocess.run(["git", "worktree", "add", "--detach", root, "HEAD"], check=True)
         try:
-            results = list(_tried(root, here, given.only, given.seed))
+            results = list(_tried(root, here, given))
         finally:
             subprocess.run(["git", "worktree", "remove", "--force", root], check=True)
             shutil.rmtree(root, ignore_errors=True)
@@ -156,12 +169,14 @@ def main() -> int:
     return 0
 
 
-def _tried(root: Path, here: Path, packages: Sequence[str], seed: int) -> Iterator[Mutation]:
+def _tried(root: Path, here: Path, given: argparse.Namespace) -> Iterator[Mutation]:
     def passes(tests: Sequence[str]) -> bool:
+        names = root.parent / "tests.txt"
+        names.write_text("".join(f"{one}\n" for one in tests))
         command = [sys.executable, "-m", "pytest", "-q", "-x", "-n", "2", "--dist", "loadfile"]
         try:
             done = subprocess.run(
-                [*command, "-m", "not slow", *tests],
+                [*command, "-m", "not slow", f"@{names}"],
                 cwd=root,
                 env=os.environ
                 | {"PYTHONPATH": str(root), "TTS_GOLDEN": str(here / "../shared/golden")},
@@ -173,13 +188,22 @@ def _tried(root: Path, here: Path, packages: Sequence[str], seed: int) -> Iterat
             return False
         return done.returncode == 0
 
-    for package in packages:
-        for mutation, text in draw(root, package, PER_PACKAGE, seed):
+    coverage = None
+    if given.coverage:
+        coverage = CoverageData(str(given.coverage))
+        coverage.read()
+    for package in given.only:
+        stages = {"mirror": [f"tests/{package}"], "all": ["tests"]}
+        for mutation, text in draw(root, package, PER_PACKAGE, given.seed):
             path = root / mutation.path
             original = path.read_text()
+            if coverage is not None:
+                tests = executing(coverage, mutation)
+                stages = {"executing": tests} if tests else {"mirror": [f"tests/{package}"]}
             path.write_text(text)
             try:
-                one = replace(mutation, caught_by=caught(passes, package))
+                failing = (stage for stage, tests in stages.items() if not passes(tests))
+                one = replace(mutation, caught_by=next(failing, ""))
             finally:
                 path.write_text(original)
             found = one.caught_by or "not caught"
