@@ -114,16 +114,21 @@ class CodecStreams:
         """Take back a row."""
         self._free.append(stream)
 
-    def sound(self, codes: Tensor, levels: Tensor, streams: Tensor, begins: Tensor) -> Tensor:
+    def sound(
+        self, codes: Tensor, counts: Tensor, levels: Tensor, streams: Tensor, begins: Tensor
+    ) -> Tensor:
         """Return the samples ``[B, N]`` of the next frames of some streams.
 
         Args:
             codes: ``[B, T, K]`` int64.
+            counts: ``[B]`` int64, how many of the frames there are. What fills them up is 0, as is
+                what EnCodec has mirrored behind the end of an utterance that is too short for it.
             levels: ``[B]`` int64, how many of the levels are heard.
             streams: ``[B]`` int64, the row of each.
             begins: ``[B]`` bool, those that begin with these frames.
         """
-        heard = self._every < levels[:, None, None]
+        frames = torch.arange(codes.shape[1], device=codes.device)
+        heard = (self._every < levels[:, None, None]) & (frames < counts[:, None])[..., None]
         entries = self._codebooks[self._every, codes].masked_fill(~heard[..., None], 0.0)
         state = self._table.read(streams, begins)
         samples = self._codec.sound(entries.sum(2), state)
@@ -276,7 +281,7 @@ class RecordedChunks:
 
             codes = draw_chunk(own, feed, self._codebooks, kind)
             samples = self.streams.sound(
-                codes, field("levels"), field("stream"), field("begins") > 0
+                codes, field("count"), field("levels"), field("stream"), field("begins") > 0
             )
             results[:, : frames * levels].copy_(codes.flatten(1))
             results[:, frames * levels :].copy_(samples)

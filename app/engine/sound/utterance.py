@@ -84,10 +84,10 @@ class SoundUtterance(Iterator[AudioChunk]):
         self.levels, self.spent_s = levels, 0.0
         self.stream: int | None = None
         self._alignment, self._make = alignment, make
-        self._block = speech.model.config.block_frames
+        block = speech.model.config.block_frames
         self._rate_hz = speech.codec.config.sample_rate_hz
-        self._decoder = ChunkDecoder(speech.decoder, self._block)
-        self._chunks = chunks_of(self._block)
+        self._decoder = ChunkDecoder(speech.decoder, block)
+        self._chunks = chunks_of(block)
         self._work, self._ended = deque[Window](), False
         self._made: deque[AudioChunk | Exception] = deque()
 
@@ -113,15 +113,11 @@ class SoundUtterance(Iterator[AudioChunk]):
 
     @property
     def chunk(self) -> Window | None:
-        """Its next chunk; None if there is none that a recording can make.
-
-        A codec that pads by reflection needs an utterance of less than a block at once.
-        """
+        """Its next chunk; None if there is none that a recording can make."""
         if self.stream is None or not self._work:
             return None
         work = self._work[0]
-        frames = work.end - work.start
-        return None if not frames or (work.start == 0 and frames < self._block) else work
+        return work if work.end > work.start else None
 
     def close(self) -> None:
         """Do nothing: what is held here is garbage collected."""

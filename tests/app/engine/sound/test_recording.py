@@ -62,6 +62,12 @@ def decoder_of(
     return SoundDecoder(speech, lambda: make_pool(speech.model, pool_bytes), recorded)
 
 
+def reflecting(speech: SpeechModel) -> SpeechModel:
+    codec = Encodec(CODEC.model_copy(update={"pad_mode": "reflect"}))
+    codec.load_state_dict(speech.codec.state_dict())
+    return replace(speech, codec=codec.eval().requires_grad_(False))
+
+
 @pytest.fixture(scope="module")
 def decoder(speech: SpeechModel, tape: Tape) -> SoundDecoder:
     return decoder_of(speech, tape.record)
@@ -169,6 +175,22 @@ def test_an_utterance_that_is_longer_than_any_row_is_made_by_itself_over_pages(
     np.testing.assert_array_equal(heard(found), heard(expected))
 
 
+def test_what_fills_up_an_utterance_of_less_than_a_block_is_not_mirrored_into_it(speech) -> None:
+    other, tape = reflecting(speech), Tape()
+    decoder = decoder_of(other, tape.record)
+    for frames in (1, 2, 6, 7, 14):
+        own, level_0 = utterance(frames), codes_of(frames, frames)
+        stream = decoder.begin(own)
+        plays = tape.plays
+        found, expected = (
+            decoded_at_once(one, level_0) for one in (stream, SoundDecoder(other).begin(own))
+        )
+        assert tape.plays == plays + 1
+        assert torch.equal(codes_in(found), codes_in(expected))
+        error = np.abs(heard(found) - heard(expected)).max()
+        assert error <= CLOSE * np.abs(heard(expected)).max()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("mask", "codec"), [("causal", "encodec"), ("block_causal", "reflect"), ("causal", "spectral")]
@@ -186,9 +208,7 @@ def test_other_masks_and_codecs_are_drawn_as_operator_by_operator(
         spectral.quantizer.codebooks.normal_()
         other = replace(other, codec=spectral)
     if codec == "reflect":
-        reflecting = Encodec(CODEC.model_copy(update={"pad_mode": "reflect"}))
-        reflecting.load_state_dict(speech.codec.state_dict())
-        other = replace(other, codec=reflecting.eval().requires_grad_(False))
+        other = reflecting(other)
     session = Session(decoder_of(other, recorded_when_played), 3)
     session.run([0, 4, 7, 3, 9, 12])
     assert_as_alone(other, session)
