@@ -109,7 +109,7 @@ def _build(
     processors: Sequence[type[LogitsProcessor]], batch: BatchParams
 ) -> list[LogitsProcessor]:
     """Return those of the processors that act on any of the rows."""
-    return [one for processor in processors if (one := processor.build(batch)) is not None]
+    return [processor(batch) for processor in processors if batch.any(*processor.features)]
 
 
 def _apply(group: OrderGroup, scores: Scores, effects: Effects | None) -> Tensor:

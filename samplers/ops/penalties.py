@@ -85,7 +85,7 @@ def length_penalty(
     """Divide the odds of the stop by L^power, where L is the number of frames drawn plus one."""
     stop = logits[:, stop_token, None]
     penalised = apply_penalty(stop, power * (lengths + 1).log(), mode)
-    return logits.index_copy(1, _index(stop_token, logits), penalised)
+    return logits.select_scatter(penalised[:, 0], 1, stop_token)
 
 
 def exponential_decay(
@@ -97,7 +97,7 @@ def exponential_decay(
     # A factor too small for float32 has the logarithm -inf, of which 0 frames are no number.
     growth = (past * factor.log().clamp_(min=-1e3)).clamp_(max=STRONGEST_NATS).expm1_()
     moved = stop + torch.where(stop > -torch.inf, stop.abs() * growth, 0.0)
-    return logits.index_copy(1, _index(stop_token, logits), moved.clamp_(max=1e30))
+    return logits.select_scatter(moved.clamp_(max=1e30)[:, 0], 1, stop_token)
 
 
 def occurrences(recent: Tensor, vocab_size: int, window: Tensor) -> Tensor:
@@ -118,9 +118,4 @@ def frequency_presence(
 def hold_stop(logits: Tensor, lengths: Tensor, min_frames: Tensor, stop_token: int) -> Tensor:
     """Forbid the stop while fewer than ``min_frames`` (int64) frames are drawn."""
     stop = logits[:, stop_token, None].masked_fill(lengths < min_frames, -torch.inf)
-    return logits.index_copy(1, _index(stop_token, logits), stop)
-
-
-def _index(column: int, like: Tensor) -> Tensor:
-    # `full` fills on the device; `tensor` would copy from the host at every step.
-    return torch.full((1,), column, dtype=torch.int64, device=like.device)
+    return logits.select_scatter(stop[:, 0], 1, stop_token)

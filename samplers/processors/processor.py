@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, field
-from typing import ClassVar, Self
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -177,11 +177,6 @@ class LogitsProcessor(HistoryReader, ABC):
     @abstractmethod
     def __call__(self, scores: Scores) -> None:
         """Change the scores of the rows, in place."""
-
-    @classmethod
-    def build(cls, batch: BatchParams) -> Self | None:
-        """Return the processor for some rows; None if it would act on none of them."""
-        return cls(batch) if batch.any(*cls.features) else None
 
     @classmethod
     def step(cls) -> StepName | None:

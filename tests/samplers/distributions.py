@@ -83,8 +83,7 @@ def chains(golden: Path) -> PValues:
 
 def _xtc_counts(logits: Tensor, params: SamplingParams) -> tuple[Tensor, int]:
     """How often each code is drawn after XTC, and how often that took codes away."""
-    step = Xtc.build(make_batch([params], logits.shape[1]))
-    assert step is not None
+    step = Xtc(make_batch([params], logits.shape[1]))
     counts, acted = torch.zeros(logits.shape[1], dtype=torch.int64), 0
     for keys in streams():
         scores = _scores(logits, [], keys)

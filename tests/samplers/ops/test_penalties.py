@@ -36,8 +36,7 @@ def test_golden_bans_in_one_batch(golden: Path) -> None:
     cases = load(golden, "ban_tokens")
     params = [SamplingParams(ban_tokens=case["params"]["ban_tokens"]) for case in cases]
     logits = stack([case["logits"] for case in cases])
-    step = FIXED[0].build(make_batch(params, logits.shape[1]))
-    assert step is not None
+    step = FIXED[0](make_batch(params, logits.shape[1]))
     scores = make_scores(logits, [[]] * len(cases), [0] * len(cases))
     step(scores)
     assert_logits(scores.logits, [case["expected"]["logits"] for case in cases])
@@ -108,8 +107,7 @@ def test_a_positive_length_penalty_makes_the_stop_less_likely_for_either_sign(
 
 def test_the_stop_waits_for_the_least_number_of_frames() -> None:
     params = [SamplingParams(min_frames=10), SamplingParams()]
-    step = FIXED[2].build(make_batch(params, 3, 2))
-    assert step is not None
+    step = FIXED[2](make_batch(params, 3, 2))
     for length, held in ((9, True), (10, False)):
         scores = make_scores(torch.zeros(2, 3), [[], []], [length, length])
         step(scores)

@@ -98,8 +98,7 @@ def _banned(sequences: list[dict[str, Any]], history: list[int]) -> list[float]:
         SamplingParams(ban_sequences=[*sequences, {"codes": [0], "strength": 0.0}]),
         SamplingParams(),
     ]
-    step = FIXED[1].build(make_batch(params, 5))
-    assert step is not None
+    step = FIXED[1](make_batch(params, 5))
     scores = make_scores(torch.zeros(2, 5), [history, history], [len(history)] * 2)
     step(scores)
     assert not scores.logits[1].any()

@@ -91,8 +91,8 @@ def run(
     scores = make_scores(logits, histories, counts)
     for name in names:
         for processor in BY_STEP[name]:
-            if (built := processor.build(batch)) is not None:
-                built(scores)
+            if batch.any(*processor.features):
+                processor(batch)(scores)
     return scores.logits
 
 
