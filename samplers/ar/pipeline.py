@@ -16,7 +16,7 @@ from samplers.ops.repeats import next_runs
 from samplers.ops.rows import within
 from samplers.processors.draw import Drawer, DrawResult
 from samplers.processors.entropix import Entropix
-from samplers.processors.processor import BatchParams, LogitsProcessor, Scores
+from samplers.processors.processor import BatchParams, LogitsProcessor, Penalty, Scores
 from samplers.processors.registry import BY_STEP, FIXED
 
 
@@ -96,7 +96,8 @@ def _group(batch: BatchParams, orders: Sequence[Order], order: Order) -> OrderGr
     members = [row for row, other in enumerate(orders) if other == order]
     movable = [processor for step in order for processor in BY_STEP[step]]
     # From the first that is no penalty on, all decide how a code is drawn: entropix comes there.
-    border = next((at for at, one in enumerate(movable) if not one.penalty), len(movable))
+    others = (at for at, one in enumerate(movable) if not issubclass(one, Penalty))
+    border = next(others, len(movable))
     part = batch.take(members)
     return OrderGroup(
         None if len(members) == len(orders) else torch.tensor(members, device=batch.device),

@@ -174,6 +174,15 @@ class StepKnobs(KnobSet):
         group="temperature", step=0.1, top=3.0, gt=0.0,
         needs=({"dynatemp_mode": ("entropy",)},),
     )
+    unified_conf: Annotated[float, SwitchesStep("temperature", random=True)] = knob(
+        0.0, "Cools where the model is unsure: log-probabilities times 1 + this times the entropy.",
+        group="temperature", off=0.0, step=0.05, bottom=0.0, top=2.0, ge=-0.1, le=10.0,
+    )
+    unified_quad: Annotated[float, SwitchesStep("temperature", random=True)] = knob(
+        0.0, "Makes unlikely codes rarer and none impossible: takes this times the square of a "
+        "log-probability in nats.",
+        group="temperature", off=0.0, step=0.01, top=0.5, ge=0.0, le=10.0,
+    )
     top_k: Annotated[int, SwitchesStep("top_k")] = knob(
         0, "Keep the k likeliest codes (and ties); 0 or -1 keeps all.",
         group="truncation", off=0, step=1, bottom=1, top=50, ge=-1,

@@ -22,6 +22,16 @@ def only_best(logits: Tensor) -> Tensor:
     return logits.masked_fill(ids != greedy(logits)[:, None], -torch.inf)
 
 
+def unified(logits: Tensor, conf: Tensor, quad: Tensor) -> Tensor:
+    """Turn each log-probability l into l * (1 + conf * H) - quad * l^2, H the entropy in nats.
+
+    Source: Unified of NovelAI and of Zonos (`apply_unified`), whose *linear* is a temperature of
+    1 / linear here, where their *conf* and *quad* are linear times ours. 0 and 0 change no bit.
+    """
+    log_probs = logits.log_softmax(-1).nan_to_num_(nan=0.0)
+    return logits + log_probs * (conf * entropy(log_probs) - quad * log_probs)
+
+
 def dynamic_sigmoid(
     logits: Tensor, low: Tensor, high: Tensor, slope: Tensor, center: Tensor
 ) -> Tensor:

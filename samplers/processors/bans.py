@@ -7,14 +7,13 @@ import torch
 from samplers.knobs.params import SamplingParams
 from samplers.ops import penalties, repeats
 from samplers.ops.rows import within
-from samplers.processors.processor import BatchParams, LogitsProcessor, Scores
+from samplers.processors.processor import BatchParams, Penalty, Scores
 
 
-class LogitBias(LogitsProcessor):
+class LogitBias(Penalty):
     """Adds `logit_bias`, and forbids `ban_tokens`."""
 
     features = ("logit_bias", "ban_tokens")
-    penalty = True
 
     def __init__(self, batch: BatchParams) -> None:
         bias = torch.zeros(len(batch.params), batch.vocab_size)
@@ -31,11 +30,10 @@ class LogitBias(LogitsProcessor):
         scores.replace(scores.logits + self._bias)
 
 
-class SequenceBan(LogitsProcessor):
+class SequenceBan(Penalty):
     """Lowers or forbids the code that would complete one of `ban_sequences`."""
 
     features = ("ban_sequences",)
-    penalty = True
 
     def __init__(self, batch: BatchParams) -> None:
         legal = [
@@ -64,11 +62,10 @@ class SequenceBan(LogitsProcessor):
         return max(len(sequence.codes) - 1 for sequence in params.ban_sequences)
 
 
-class MinFrames(LogitsProcessor):
+class MinFrames(Penalty):
     """Forbids the stop before `min_frames`."""
 
     features = ("min_frames",)
-    penalty = True
 
     def __init__(self, batch: BatchParams) -> None:
         self._stop_token = batch.stop_token

@@ -7,14 +7,13 @@ import torch
 from samplers.knobs.params import SamplingParams
 from samplers.ops import penalties, repeats
 from samplers.ops.rows import ALL
-from samplers.processors.processor import BatchParams, LogitsProcessor, Scores
+from samplers.processors.processor import BatchParams, Penalty, Scores
 
 
-class RepetitionPenalty(LogitsProcessor):
+class RepetitionPenalty(Penalty):
     """Lowers codes by their occurrences and distances in the history."""
 
     features = ("repetition_penalty",)
-    penalty = True
 
     def __init__(self, batch: BatchParams) -> None:
         params = batch.params
@@ -42,11 +41,10 @@ class RepetitionPenalty(LogitsProcessor):
         return params.repetition_penalty_window or ALL
 
 
-class FrequencyPresencePenalty(LogitsProcessor):
+class FrequencyPresencePenalty(Penalty):
     """Lowers codes by how often they occur, and by whether they do."""
 
     features = ("frequency_penalty", "presence_penalty")
-    penalty = True
 
     def __init__(self, batch: BatchParams) -> None:
         self._vocab_size = batch.vocab_size
@@ -67,11 +65,10 @@ class FrequencyPresencePenalty(LogitsProcessor):
         return params.repetition_penalty_window or ALL
 
 
-class Dry(LogitsProcessor):
+class Dry(Penalty):
     """DRY: lowers codes that would prolong a repeated sequence."""
 
     features = ("dry_multiplier",)
-    penalty = True
     reads_runs = True
 
     def __init__(self, batch: BatchParams) -> None:
@@ -80,12 +77,7 @@ class Dry(LogitsProcessor):
         self._base = batch.column([p.dry_base for p in params], torch.float64)
         self._allowed = batch.column([p.dry_allowed_length for p in params])
         self._span = batch.column([p.dry_range or ALL for p in params])
-        table = torch.zeros(len(params), batch.vocab_size, dtype=torch.bool)
-        for row, one in enumerate(params):
-            codes = one.dry_sequence_breakers
-            table[row, [code for code in codes if 0 <= code < batch.vocab_size]] = True
-        breaks = [bool(one.dry_sequence_breakers) for one in params]
-        self._breakers = table.to(batch.device) if any(breaks) else None
+        self._breakers = batch.table([p.dry_sequence_breakers for p in params])
 
     def __call__(self, scores: Scores) -> None:
         """Apply the penalty."""
@@ -98,11 +90,10 @@ class Dry(LogitsProcessor):
         )  # fmt: skip
 
 
-class NoRepeatNgram(LogitsProcessor):
+class NoRepeatNgram(Penalty):
     """Forbids codes that would complete a sequence a second time."""
 
     features = ("no_repeat_ngram_size",)
-    penalty = True
     reads_runs = True
 
     def __init__(self, batch: BatchParams) -> None:
@@ -115,11 +106,10 @@ class NoRepeatNgram(LogitsProcessor):
         )
 
 
-class LengthPenalty(LogitsProcessor):
+class LengthPenalty(Penalty):
     """Changes the odds of the stop by a power of the length."""
 
     features = ("length_penalty",)
-    penalty = True
 
     def __init__(self, batch: BatchParams) -> None:
         self._stop_token = batch.stop_token
@@ -136,11 +126,10 @@ class LengthPenalty(LogitsProcessor):
         )
 
 
-class ExponentialDecay(LogitsProcessor):
+class ExponentialDecay(Penalty):
     """Raises the stop's logit with each frame past a length."""
 
     features = ("exponential_decay_factor",)
-    penalty = True
 
     def __init__(self, batch: BatchParams) -> None:
         self._stop_token = batch.stop_token

@@ -61,14 +61,17 @@ class BatchParams:
         """Return one truth value a row as ``(B, 1)`` bool; None if all are false."""
         return self.column(values) if any(values) else None
 
+    def table(self, codes: Sequence[Sequence[int]]) -> Tensor | None:
+        """Return the codes that each row lists, ``(B, V)`` bool; None if no row lists any."""
+        table = torch.zeros(len(codes), self.vocab_size, dtype=torch.bool)
+        for row, listed in enumerate(codes):
+            table[row, [code for code in listed if 0 <= code < self.vocab_size]] = True
+        return table.to(self.device) if any(codes) else None
+
     @property
     def protected(self) -> Tensor | None:
         """The codes that filters must keep, ``(B, V)`` bool: the stop, under `protect_stop`."""
-        if not any(params.protect_stop for params in self.params):
-            return None
-        table = torch.zeros(len(self.params), self.vocab_size, dtype=torch.bool)
-        table[:, self.stop_token] = torch.tensor([params.protect_stop for params in self.params])
-        return table.to(self.device)
+        return self.table([[self.stop_token] * params.protect_stop for params in self.params])
 
 
 @dataclass
@@ -167,9 +170,6 @@ class LogitsProcessor(HistoryReader, ABC):
     scores changes: a row's codes do not depend on the other rows.
     """
 
-    # whether it changes what the model said; the others decide how a code is drawn
-    penalty: ClassVar[bool] = False
-
     @abstractmethod
     def __init__(self, batch: BatchParams) -> None:
         """Read the params of the rows."""
@@ -182,3 +182,7 @@ class LogitsProcessor(HistoryReader, ABC):
     def step(cls) -> StepName | None:
         """Return the step of `sampler_order` of its first feature; None if that is part of none."""
         return FEATURES[cls.features[0]].step
+
+
+class Penalty(LogitsProcessor):
+    """A step that changes what the model said; the others decide how a code is drawn."""

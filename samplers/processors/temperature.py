@@ -10,7 +10,7 @@ from samplers.processors.processor import BatchParams, LogitsProcessor, Scores
 class Temperature(LogitsProcessor):
     """Divides the scores by each row's temperature, and leaves a greedy row its best code alone."""
 
-    features = ("temperature", "min_temperature", "entropix")
+    features = ("temperature", "min_temperature", "unified_conf", "unified_quad", "entropix")
 
     def __init__(self, batch: BatchParams) -> None:
         params = batch.params
@@ -20,14 +20,14 @@ class Temperature(LogitsProcessor):
         self._greedy = batch.flags(greedy)
         self._fixed = batch.column([p.temperature if p.temperature > 0 else 1.0 for p in params])
         modes = [p.dynatemp_mode if is_on("min_temperature", p) else "fixed" for p in params]
-        moves = batch.any("min_temperature")
-        by_best, by_entropy = ([mode == one for mode in modes] for one in ("sigmoid", "entropy"))
-        self._by_best = batch.flags(by_best) if moves else None
-        self._by_entropy = batch.flags(by_entropy) if moves else None
+        self._by_best = batch.flags([mode == "sigmoid" for mode in modes])
+        self._by_entropy = batch.flags([mode == "entropy" for mode in modes])
         self._low = batch.column([p.min_temperature for p in params])
         self._slope = batch.column([p.dynatemp_slope for p in params])
         self._center = batch.column([p.dynatemp_center for p in params])
         self._exponent = batch.column([p.dynatemp_exponent for p in params])
+        unified = ("unified_conf", "unified_quad")
+        self._unified = [batch.knob(n, 0.0) for n in unified] if batch.any(*unified) else None
 
     def __call__(self, scores: Scores) -> None:
         """Divide the scores, and note the divisor."""
@@ -46,6 +46,8 @@ class Temperature(LogitsProcessor):
         if self._by_entropy is not None:
             moved = temperatures.dynamic_entropy(logits, self._low, self._fixed, self._exponent)
             divisor = torch.where(self._by_entropy, moved, divisor)
+        if self._unified is not None:
+            logits = temperatures.unified(logits, *self._unified)
         scaled = temperatures.scale(logits, divisor)
         if greedy is not None:
             scaled = torch.where(greedy, temperatures.only_best(logits), scaled)

@@ -129,6 +129,8 @@ ROWS: dict[str, tuple[Any, Knobs]] = {
     "dynatemp_slope": (50.0, DYNAMIC),
     "dynatemp_center": (0.5, DYNAMIC),
     "dynatemp_exponent": (4.0, DYNAMIC | {"dynatemp_mode": "entropy"}),
+    "unified_conf": (2.0, {}),
+    "unified_quad": (2.0, {}),
     "top_k": (2, {}),
     "top_p": (0.1, {}),
     "min_p": (0.7, {}),

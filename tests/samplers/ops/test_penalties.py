@@ -10,15 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from samplers.knobs.params import SamplingParams
-from samplers.processors.registry import FIXED
-from tests.samplers.reference.harness import (
-    assert_logits,
-    load,
-    make_batch,
-    make_scores,
-    run,
-    stack,
-)
+from samplers.processors.bans import LogitBias, MinFrames
+from tests.samplers.reference.harness import assert_logits, load, run, stack
 
 
 @pytest.mark.parametrize(("length", "stop"), [(0, -3.0), (9, -6.0)])
@@ -36,10 +29,7 @@ def test_golden_bans_in_one_batch(golden: Path) -> None:
     cases = load(golden, "ban_tokens")
     params = [SamplingParams(ban_tokens=case["params"]["ban_tokens"]) for case in cases]
     logits = stack([case["logits"] for case in cases])
-    step = FIXED[0](make_batch(params, logits.shape[1]))
-    scores = make_scores(logits, [[]] * len(cases), [0] * len(cases))
-    step(scores)
-    assert_logits(scores.logits, [case["expected"]["logits"] for case in cases])
+    assert_logits(run([LogitBias], params, logits), [case["expected"]["logits"] for case in cases])
 
 
 def test_golden_penalties_do_nothing_without_a_history_or_to_a_zero_logit(golden: Path) -> None:
@@ -107,9 +97,7 @@ def test_a_positive_length_penalty_makes_the_stop_less_likely_for_either_sign(
 
 def test_the_stop_waits_for_the_least_number_of_frames() -> None:
     params = [SamplingParams(min_frames=10), SamplingParams()]
-    step = FIXED[2](make_batch(params, 3, 2))
     for length, held in ((9, True), (10, False)):
-        scores = make_scores(torch.zeros(2, 3), [[], []], [length, length])
-        step(scores)
-        assert (scores.logits[0, 2] == -torch.inf) == held
-        assert torch.equal(scores.logits[1], torch.zeros(3))
+        after = run([MinFrames], params, torch.zeros(2, 3), lengths=[length, length], stop_token=2)
+        assert (after[0, 2] == -torch.inf) == held
+        assert torch.equal(after[1], torch.zeros(3))

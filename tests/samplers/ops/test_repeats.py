@@ -9,13 +9,11 @@ from hypothesis import strategies as st
 
 from samplers.knobs.params import SamplingParams
 from samplers.ops.repeats import next_runs, runs_of
-from samplers.processors.registry import FIXED
+from samplers.processors.bans import SequenceBan
 from tests.samplers.reference.harness import (
     assert_logits,
     count_runs,
     load,
-    make_batch,
-    make_scores,
     newest_first,
     run,
     stack,
@@ -98,11 +96,9 @@ def _banned(sequences: list[dict[str, Any]], history: list[int]) -> list[float]:
         SamplingParams(ban_sequences=[*sequences, {"codes": [0], "strength": 0.0}]),
         SamplingParams(),
     ]
-    step = FIXED[1](make_batch(params, 5))
-    scores = make_scores(torch.zeros(2, 5), [history, history], [len(history)] * 2)
-    step(scores)
-    assert not scores.logits[1].any()
-    row: list[float] = scores.logits[0].tolist()
+    after = run([SequenceBan], params, torch.zeros(2, 5), [history, history])
+    assert not after[1].any()
+    row: list[float] = after[0].tolist()
     return row
 
 

@@ -17,7 +17,7 @@ from samplers.knobs.steps import StepName
 from samplers.ops.draw import Stage, stream_key
 from samplers.ops.entropix import AttentionStatistics
 from samplers.ops.repeats import runs_of
-from samplers.processors.processor import BatchParams, Scores
+from samplers.processors.processor import BatchParams, LogitsProcessor, Scores
 from samplers.processors.registry import BY_STEP
 
 Case = Mapping[str, Any]
@@ -76,7 +76,7 @@ def newest_first(histories: Sequence[Sequence[int]]) -> Tensor:
 
 
 def run(
-    names: Sequence[StepName],
+    steps: Sequence[StepName | type[LogitsProcessor]],
     params: Sequence[SamplingParams],
     logits: Tensor,
     histories: Sequence[Sequence[int]] | None = None,
@@ -84,13 +84,13 @@ def run(
     lengths: Sequence[int] | None = None,
     stop_token: int | None = None,
 ) -> Tensor:
-    """Take a batch through the named steps; rows that have a step off must not notice."""
+    """Take a batch through the steps; rows that have a step off must not notice."""
     histories = histories if histories is not None else [[]] * len(params)
     counts = lengths if lengths is not None else [len(history) for history in histories]
     batch = make_batch(params, logits.shape[1], stop_token)
     scores = make_scores(logits, histories, counts)
-    for name in names:
-        for processor in BY_STEP[name]:
+    for step in steps:
+        for processor in BY_STEP[step] if isinstance(step, str) else (step,):
             if batch.any(*processor.features):
                 processor(batch)(scores)
     return scores.logits
