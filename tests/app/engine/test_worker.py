@@ -86,33 +86,18 @@ def kill(worker: Worker) -> None:
 
 
 @pytest.mark.parametrize("after", [0, 2])
-def test_a_call_goes_on_where_the_process_was_killed(process: Process, after: int) -> None:
-    generation = process.worker.generation
-    with closing(process.begin()) as answers:
-        found = [comparable(next(answers)) for _ in range(after)]
-        kill(process.worker)
-        found += map(comparable, answers)
-    assert found == process.expected
-    assert process.worker.generation == generation + 1
-
-
-def test_calls_one_within_another_all_go_on_after_one_restart(process: Process) -> None:
-    generation, found = process.worker.generation, list[list[Any]]()
-    with closing(process.begin()) as outer, closing(process.begin()) as inner:
-        begun = comparable(next(outer)), comparable(next(inner))
-        kill(process.worker)
-        found += [begun[1], *map(comparable, inner)], [begun[0], *map(comparable, outer)]
-    assert found == [process.expected, process.expected]
-    assert process.worker.generation == generation + 1
-
-
-def test_the_answers_are_those_of_this_process_also_after_a_call_that_was_left(
-    process: Process,
+def test_calls_one_within_another_all_go_on_where_the_process_was_killed_after_one_that_was_left(
+    process: Process, after: int
 ) -> None:
+    generation, found = process.worker.generation, list[list[Any]]()
     with closing(process.begin()) as left:
         next(left)
-    with closing(process.begin()) as answers:
-        assert [*map(comparable, answers)] == process.expected
+    with closing(process.begin()) as outer, closing(process.begin()) as inner:
+        begun = [[comparable(next(one)) for _ in range(after)] for one in (outer, inner)]
+        kill(process.worker)
+        found += [[*begun[1], *map(comparable, inner)], [*begun[0], *map(comparable, outer)]]
+    assert found == [process.expected, process.expected]
+    assert process.worker.generation == generation + 1
 
 
 @pytest.fixture(scope="module")

@@ -15,19 +15,19 @@ KINDS = ("constant", "reflect", "spectral")
 FRAMES, HOP, CODES = 40, 320, 64
 
 
-def make(kind: str, gain: float = 1.0) -> Encodec | SpectralCodec:
+def make(kind: str, gain: float = 1.0, codes: int = CODES) -> Encodec | SpectralCodec:
     torch.manual_seed(0)
     if kind == "spectral":
         made: Encodec | SpectralCodec = SpectralCodec(
             SpectralCodecConfig(
-                width=16, ffn=24, dimension=8, codes=CODES, bands=20, gain=gain,
+                width=16, ffn=24, dimension=8, codes=codes, bands=20, gain=gain,
                 encoder_layers=1, decoder_layers=2,
             )
         )  # fmt: skip
     else:
         made = Encodec(
             CodecConfig(
-                pad_mode=kind, gain=gain, filters=4, dimension=16, lstm_layers=2, codes=CODES
+                pad_mode=kind, gain=gain, filters=4, dimension=16, lstm_layers=2, codes=codes
             )
         )
     made.quantizer.codebooks.normal_()

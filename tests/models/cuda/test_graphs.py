@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
 
@@ -44,8 +44,7 @@ class Captures:
         for name, stand_in in {
             "graph_pool_handle": self._pool, "Stream": self._stream,
             "CUDAGraph": lambda: Graph(self), "current_stream": lambda _: current,
-            "stream": self._entered, "graph": self._graph, "empty_cache": self._empty,
-            "synchronize": lambda *_: None,
+            "stream": self._entered, "empty_cache": self._empty,
         }.items():  # fmt: skip
             monkeypatch.setattr(torch.cuda, name, stand_in)
         monkeypatch.setattr(
@@ -69,10 +68,6 @@ class Captures:
     def _empty(self) -> None:
         if self.underway:
             raise RuntimeError("INTERNAL ASSERT FAILED: captures_underway.empty()")
-
-    def _graph(self, graph: "Graph", pool: int, **_: Any) -> Any:
-        self._empty()
-        return nullcontext()
 
 
 class Graph:

@@ -11,13 +11,15 @@ CPU = torch.device("cpu")
 CONFIG = ModelConfig(width=64, layers=3, heads=8, kv_heads=2, ffn=96, phonemes=("a",))
 
 
-def make_stack() -> Transformer:
+def make_stack(**changes: str) -> Transformer:
     """Return weights large enough for attention to prefer something."""
     torch.manual_seed(0)
-    stack = Transformer(CONFIG)
+    stack = Transformer(CONFIG.model_copy(update=changes))
     for parameter in stack.parameters():
         if parameter.ndim == 2:
             torch.nn.init.normal_(parameter, std=0.15)
+        else:
+            torch.nn.init.uniform_(parameter, 0.5, 1.5)
     return stack.eval().requires_grad_(False)
 
 

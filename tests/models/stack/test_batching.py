@@ -15,12 +15,15 @@ CONFIG = ModelConfig(
     width=64, layers=2, heads=4, kv_heads=2, ffn=112, codes=256, phonemes=tuple("abc")
 )
 ROWS = 9
+pytestmark = pytest.mark.usefixtures("without_gradients")
 
 
-@pytest.fixture(scope="module", params=["float32", "int8"])
+@pytest.fixture(scope="module", params=["gelu", "silu", "int8"])
 def model(request: pytest.FixtureRequest) -> Valle:
     torch.manual_seed(0)
-    model = Valle(CONFIG).eval().requires_grad_(False)
+    activation = "silu" if request.param == "silu" else "gelu"
+    model = Valle(CONFIG.model_copy(update={"activation": activation}))
+    model.eval().requires_grad_(False)
     if request.param == "int8":
         quantize_linears(model)
     return model

@@ -49,12 +49,7 @@ def assert_scores(found: Tensor, stack: Transformer, held: Held, layer: int) -> 
     torch.testing.assert_close(found.double(), expected, atol=CLOSE, rtol=CLOSE)
 
 
-@pytest.fixture(scope="module", params=["slots", "fused", "torch"])
-def kind(request: pytest.FixtureRequest) -> Any:
-    """Whether each slot has memory of its own, or pages with kernels of our own or torch's."""
-    return request.param
-
-
+@pytest.mark.parametrize("kind", ["slots", "fused", "torch"])
 @settings(
     max_examples=15, phases=(Phase.explicit, Phase.reuse, Phase.generate),
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],

@@ -6,14 +6,15 @@ What is in them is said by `test_cached_passes`.
 import random
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
 from typing import Any
 
 import pytest
-import torch
 
+from models.cuda.streams import Work
 from models.stack import paged_cache
 from models.stack.paged_cache import PAGE, OutOfPages, PagedCache
-from tests.models.stack.stacks import pool_of
+from tests.models.stack.stacks import CPU, pool_of
 
 pytestmark = pytest.mark.usefixtures("without_gradients")
 ROOM = 5 * PAGE
@@ -117,29 +118,24 @@ def test_caches_that_are_gone_leave_their_pages_to_their_own_work(
 
 
 def test_threads_that_share_a_pool_never_have_the_same_page() -> None:
-    pool, shared = pool_of(24), list[set[int]]()
-    begin = threading.Barrier(3)
+    pool, begin = pool_of(24), threading.Barrier(3)
+    owners: list[list[int]] = [[] for _ in range(24)]
 
-    @torch.inference_mode()
     def use(seed: int) -> None:
-        chance = random.Random(seed)
+        chance, own = random.Random(seed), Work(CPU)
         begin.wait()
-        for _ in range(100):
-            cache = pool.new_cache(2, ROOM)
-            for slot in range(2):
-                cache.reserve(slot, chance.randint(1, 2 * PAGE))
-                mark = torch.full((PAGE, *pool.keys[0].shape[1:]), float(seed))
-                for page in cache.pages(slot):
-                    pool.keys[0][page * PAGE : (page + 1) * PAGE] = mark
-            for slot in range(2):
-                for page in cache.pages(slot):
-                    if not (pool.keys[0][page * PAGE : (page + 1) * PAGE] == seed).all():
-                        shared.append({page})
-            cache.rewind(0, 0)
+        for _ in range(300):
+            taken = [pool.take(chance.randint(1, 4), own) for _ in range(2)]
+            for page in chain(*taken):
+                owners[page].append(seed)
+            assert [owners[page] for page in chain(*taken)] == [[seed]] * sum(map(len, taken))
+            for pages in taken:
+                for page in pages:
+                    owners[page].clear()
+                pool.give(pages, own)
 
     with ThreadPoolExecutor(3) as threads:
         list(threads.map(use, range(1, 4)))
-    assert not shared
     assert pool.free == 24
 
 

@@ -3,8 +3,6 @@
 That they are the passes without a cache is said by `test_cached_passes`.
 """
 
-from collections.abc import Iterator
-
 import pytest
 import torch
 
@@ -14,18 +12,19 @@ from models.stack.paged_cache import PAGE, OutOfPages
 from models.stack.transformer import Transformer
 from tests.models.stack.stacks import CONFIG, make_stack, pool_of, vectors
 
+pytestmark = pytest.mark.usefixtures("without_gradients")
+
 FRAMES, PAGES = 20, 4
 CLOSE = 1e-5
 """Of vectors whose entries are about 1; the two differ in the order of their float32 sums."""
 
 
 @pytest.fixture(params=[FUSED, TORCH], ids=["fused", "torch"])
-def stack(request: pytest.FixtureRequest) -> Iterator[Transformer]:
+def stack(request: pytest.FixtureRequest) -> Transformer:
     """A stack with kernels of our own, and one with torch's."""
     made = make_stack()
     made.kernels = request.param
-    with torch.inference_mode():
-        yield made
+    return made
 
 
 def test_in_8_bits_they_differ_by_what_rounding_costs(stack: Transformer) -> None:

@@ -1,4 +1,4 @@
-"""The stack without a cache: masks hide what they must, positions are relative."""
+"""The stack without a cache: masks hide what they must, gradients change nothing."""
 
 import pytest
 import torch
@@ -11,9 +11,9 @@ pytestmark = pytest.mark.usefixtures("without_gradients")
 ALL = {*range(6)}
 
 
-@pytest.fixture(scope="module")
-def stack() -> Transformer:
-    return make_stack()
+@pytest.fixture(scope="module", params=["gelu", "silu"])
+def stack(request: pytest.FixtureRequest) -> Transformer:
+    return make_stack(activation=request.param)
 
 
 @pytest.mark.parametrize(
@@ -48,3 +48,10 @@ def test_padding_changes_nothing_and_rotary_positions_are_relative(stack) -> Non
     padded_ranks = torch.cat([ranks, torch.full((5,), PADDING_RANK)])[None]
     assert_close(stack(padded, torch.arange(25)[None], padded_ranks)[0, :20], expected, 1e-5)
     assert_close(stack(x[None], torch.arange(500, 520)[None])[0], expected, 1e-3)
+
+
+@pytest.mark.parametrize("size", [0, 1e-4, 1, 1e4])
+def test_the_faster_forms_without_gradients_give_the_same(stack, size) -> None:
+    with torch.inference_mode(False):
+        expected = uncached(stack, vectors(7) * size)
+    assert_close(uncached(stack, vectors(7) * size), expected, 1e-5 * max(size, 1))

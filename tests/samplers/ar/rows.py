@@ -1,16 +1,16 @@
 """Rows of every kind of knob, and what a model tells each of them whatever the batch."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from samplers.ar.sampler import ArSampler
+from samplers.ar.state import Host, SlotTable
 from samplers.knobs.features import is_guided
 from samplers.knobs.params import SamplingParams
-from samplers.ops.entropix import AttentionStatistics
-from tests.samplers.reference.harness import attention, make_sampler
+from tests.samplers.reference.harness import make_sampler
 
 STOP, VOCAB = 16, 17
 SILENT = torch.arange(VOCAB - 1) % 5 == 0
@@ -74,12 +74,7 @@ SINGLE = [one for one in EVERY if not one.beam_width and one.entropix_action != 
 MIXED = [one for one in SINGLE if not is_guided(one, "ar")]
 
 
-def make(params: Sequence[SamplingParams], **options: Any) -> ArSampler:
-    defaults: dict[str, Any] = {
-        "stop_token": STOP, "vocab_size": VOCAB, "max_frames": 40, "silent": SILENT,
-    }  # fmt: skip
-    seeds = options.pop("seeds", list(range(len(params))))
-    return make_sampler(params, seeds, **(defaults | options))
+make = partial(make_sampler, stop_token=STOP, vocab_size=VOCAB, max_frames=40, silent=SILENT)
 
 
 def logits_of(step: int, row: int, vocab: int = VOCAB) -> Tensor:
@@ -90,15 +85,17 @@ def logits_of(step: int, row: int, vocab: int = VOCAB) -> Tensor:
     return logits
 
 
-def attention_of(step: int, row: int) -> list[float]:
-    """How the model attended: the same whatever the batch."""
-    generator = torch.Generator().manual_seed(1000 * row + step + 1)
-    return (torch.rand(4, generator=generator) * torch.tensor([6.0, 4.0, 0.2, 3.0])).tolist()
-
-
-def plain_attention(rows: int) -> AttentionStatistics:
-    """The same of every row."""
-    return attention([[3.0, 2.0, 0.05, 1.0]] * rows)
+def spoil(table: SlotTable) -> None:
+    """Leave in a table the worst that rows before may have left."""
+    table.codes.fill_(3)
+    table.lengths.fill_(7)
+    table.stopped.fill_(True)
+    table.beam_scores.fill_(-torch.inf)
+    table.runs.fill_(5)
+    table.last_act.fill_(2)
+    table.host[:, Host.AVOID] = 3
+    for numbers in (table.mu, table.avoid):
+        numbers.fill_(torch.nan)
 
 
 def leaning(*codes: int | None, against: float = -1e9) -> Tensor:

@@ -1,12 +1,19 @@
-"""The batched chain: what it takes, what a rewind takes back, and that no host waits for it.
+"""What rows of a table remember, what a rewind or a fork takes with it, and that no host waits.
 
-That rows are independent is said by `test_state`; when they stop, by the kernels' `test_plain`,
-whose reference says it once more; what codes depend on, by `tests/app/engine/test_decode`.
+That rows are independent is said by `test_runner` of level 0; when they stop, by the kernels'
+`test_plain`, whose reference says it once more; what codes depend on, by
+`tests/app/engine/test_decode`.
 """
+
+from contextlib import nullcontext
+from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
+from samplers.ar.sampler import ArSampler
+from samplers.ar.state import RowInput, SlotTable
 from samplers.ar.trace import Trace
 from samplers.knobs.params import SamplingParams
 from tests.capture.watch import Watch
@@ -18,58 +25,106 @@ from tests.samplers.ar.rows import (
     leaning,
     logits_of,
     make,
-    plain_attention,
+    spoil,
 )
+from tests.samplers.reference.harness import attention, codes_of
+
+SLOTS, DRAWN = 9, 12
+SEEDS = range(len(MIXED))
+HISTORY = PROMPT.tolist()
+PENALTIES: dict[str, dict[str, Any]] = {
+    "repetition": {"repetition_penalty": 4.0, "repetition_penalty_window": 6},
+    "whole history": {"repetition_penalty": 4.0, "repetition_penalty_window": 0},
+    "frequency": {"frequency_penalty": 2.0},
+    "presence": {"presence_penalty": 2.0},
+    "dry": {"dry_multiplier": 3.0, "dry_allowed_length": 1},
+    "ngram": {"no_repeat_ngram_size": 2},
+}
 
 
-def test_logits_may_be_in_half_precision_and_neither_they_change_nor_a_trace_the_codes() -> None:
-    single, half, heads = make(MIXED), make(MIXED), plain_attention(len(MIXED))
-    for _ in range(6):
-        logits = torch.randn(len(MIXED), VOCAB).to(torch.bfloat16)
-        given, trace = logits.float(), Trace()
-        codes = single.step(given, trace, attention=heads)
-        assert torch.equal(given, logits.float())
-        assert torch.equal(half.step(logits, attention=heads), codes)
-        assert len(trace.records) == 1
+def begun(params: SamplingParams, prompt: Tensor | None, *codes: int) -> ArSampler:
+    """Return a row that has drawn some codes and may draw `DRAWN` more, in a table that was used.
+
+    Every number of the table is the worst that rows before may have left.
+    """
+    table = SlotTable(SLOTS, frames=30, prompt=len(PROMPT), vocab_size=VOCAB)
+    spoil(table)
+    sampler = ArSampler(table, stop_token=STOP)
+    sampler.join([0], RowInput(params, 1, len(codes) + DRAWN, prompt=prompt))
+    for code in codes:
+        assert int(sampler.step(leaning(code, against=-1e6))) == code
+    return sampler
+
+
+def draw(sampler: ArSampler, row: int = 0, first: int = 0) -> list[int]:
+    """Draw to the end from logits that change at every frame, so that greedy does not loop."""
+    rows = len(sampler.active)
+    told = (logits_of(t, 0).expand(rows, -1) for t in range(first, DRAWN + 1))
+    return [int(sampler.step(one)[row]) for one in told]
+
+
+@pytest.mark.parametrize("knobs", PENALTIES.values(), ids=PENALTIES)
+def test_codes_count_alike_whether_drawn_given_or_forked_also_after_a_rewind(knobs) -> None:
+    params = SamplingParams(temperature=0.0, ban_tokens=(STOP,), **knobs)
+    counting = params.model_copy(update={"penalty_includes_prompt": True})
+    given, drawn = begun(counting, PROMPT), begun(params, None, *HISTORY)
+    expected = draw(drawn)
+    assert expected[-1] == STOP
+    assert draw(given) == expected
+    assert codes_of(given, 0) == expected[:-1]  # the prompt is no speech
+    plain = draw(begun(params, None))
+    assert plain != expected  # every penalty has something to change
+    assert plain == draw(begun(params, PROMPT))  # which does not count it
+    for length in (7, 0, 11):  # a row that has ended goes on
+        given.rewind(0, length)
+        assert draw(given, first=length) == expected[length:]
+    forked = begun(counting, PROMPT[:2], HISTORY[2], 5)
+    forked.fork(0, 3, 1 + 1, HISTORY[3], 1)
+    assert [codes_of(forked, slot) for slot in (0, 3)] == [[HISTORY[2], 5], HISTORY[2:]]
+    assert draw(forked, row=1) == expected
+
+
+def test_forks_with_other_numbers_draw_otherwise_and_the_row_itself_as_before() -> None:
+    samplers = [begun(SamplingParams(), None) for _ in range(2)]
+    for sampler in samplers:
+        sampler.step(leaning(None))
+    (code,) = codes_of(samplers[0], 0)
+    for number in (1, 2):
+        samplers[0].fork(0, 3 * number, 1, code, number)
+    for sampler in samplers:
+        for _ in range(DRAWN - 1):
+            sampler.step(leaning(*[None] * len(sampler.active)))
+    assert codes_of(samplers[0], 0) == codes_of(samplers[1], 0)
+    assert len({tuple(codes_of(samplers[0], slot)) for slot in (0, 3, 6)}) == 3
 
 
 def test_a_rewound_row_is_drawn_with_fresh_noise() -> None:
-    sampler, flat = make([SamplingParams()]), leaning(None)
+    sampler, flat = make([SamplingParams()], [0]), leaning(None)
     first = [int(sampler.step(flat)) for _ in range(20)]
     sampler.rewind(0, 5)
     assert [int(sampler.step(flat)) for _ in range(15)] != first[5:]
 
 
-def test_a_rewind_takes_back_what_penalties_saw_and_revives_a_stopped_row() -> None:
-    sampler = make([SamplingParams(temperature=0.0, repetition_penalty=5.0)], max_frames=2)
-    logits = leaning(None)
-    logits[0, :3] = torch.tensor([4.0, 3.0, 2.0])
-    assert [sampler.step(logits).item() for _ in range(3)] == [0, 1, STOP]
-    sampler.rewind(0, 1)
-    assert sampler.step(logits).item() == 1
-    sampler.rewind(0, 0)
-    assert sampler.step(logits).item() == 0
+@pytest.mark.usefixtures("sorted_as_on_a_gpu")
+def test_half_precision_and_a_trace_change_no_code_and_no_step_makes_the_host_wait() -> None:
+    single, half, heads = (
+        make(MIXED, SEEDS),
+        make(MIXED, SEEDS),
+        attention([[3.0, 2.0, 0.05, 1.0]] * len(MIXED)),
+    )
+    for step in range(6):
+        logits, trace = torch.randn(len(MIXED), VOCAB).to(torch.bfloat16), Trace()
+        given = logits.float()
+        with Watch("raise").on() if step else nullcontext():  # the first reads the rows' params
+            codes = single.step(given, trace, attention=heads)
+            others = half.step(logits, attention=heads)
+        assert torch.equal(codes, others)
+        assert torch.equal(given, logits.float())
+        assert len(trace.records) == 1
 
 
 def test_what_is_missing_or_out_of_range_is_refused() -> None:
     with pytest.raises(ValueError, match="attention statistics"):
-        make([SamplingParams(entropix=True)]).step(torch.zeros(1, VOCAB))
+        make([SamplingParams(entropix=True)], [0]).step(torch.zeros(1, VOCAB))
     with pytest.raises(ValueError, match="stop_token"):
-        make(MIXED, stop_token=VOCAB)
-
-
-@pytest.mark.usefixtures("sorted_as_on_a_gpu")
-def test_a_step_never_makes_the_host_wait_for_the_device() -> None:
-    sampler, heads = make(MIXED), plain_attention(len(MIXED))
-    sampler.step(torch.zeros(len(MIXED), VOCAB), attention=heads)  # reads the params of the rows
-    with Watch("raise").on():
-        for _ in range(3):
-            sampler.step(torch.zeros(len(MIXED), VOCAB), attention=heads)
-
-
-def test_a_row_that_does_not_count_its_prompt_does_not_notice_it() -> None:
-    plain = [SamplingParams(repetition_penalty=4.0, repetition_penalty_window=6)]
-    with_prompt, without = make(plain, prompts=[PROMPT]), make(plain)
-    for step in range(12):
-        logits = logits_of(step, 0)[None]
-        assert with_prompt.step(logits) == without.step(logits)
+        make(MIXED, SEEDS, stop_token=VOCAB)

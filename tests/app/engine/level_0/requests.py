@@ -21,7 +21,7 @@ from models.valle import Valle
 from samplers.knobs.features import rows_needed
 from samplers.knobs.params import SamplingParams
 from samplers.ops.guidance import guide
-from tests.samplers.ar.rows import EVERY
+from tests.samplers.ar.rows import EVERY, spoil
 
 ROOM, PAGES = 250, 60
 KINDS = len(EVERY)
@@ -66,12 +66,15 @@ def runner(
     pages: int = PAGES,
     dtype: torch.dtype = torch.float32,
 ) -> ArRunner:
-    """Return a runner over pages; over slots if nothing records."""
+    """Return a runner over pages, over slots if nothing records, whose rows others have had."""
     if record is None:
-        return ArRunner(model, PrefixCache(model), slots=slots, max_length=ROOM)
-    pool = PagePool(model.config, pages, dtype=dtype, device=torch.device("cpu"))
-    prefixes = PrefixCache(model, new_cache=pool.new_cache)
-    return ArRunner(model, prefixes, slots=slots, max_length=ROOM, pool=pool, record=record)
+        made = ArRunner(model, PrefixCache(model), slots=slots, max_length=ROOM)
+    else:
+        pool = PagePool(model.config, pages, dtype=dtype, device=torch.device("cpu"))
+        prefixes = PrefixCache(model, new_cache=pool.new_cache)
+        made = ArRunner(model, prefixes, slots=slots, max_length=ROOM, pool=pool, record=record)
+    spoil(made._batch.table)
+    return made
 
 
 def finish(batch: ArRunner, *groups: Drawn) -> None:

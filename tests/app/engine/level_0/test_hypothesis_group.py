@@ -20,7 +20,7 @@ from models.alignment.path import followed
 from models.checkpoints import load_lm
 from models.prefix_cache import PrefixCache, SlotPrefix, one_by_one
 from models.valle import Valle
-from samplers.ranking import rank
+from samplers.ranking import oddity, rank
 from tests.app.engine.level_0.requests import (
     alone,
     assert_read_its_own,
@@ -35,12 +35,6 @@ from tests.toy.make_toy import MODEL, make
 
 STOP = 512
 RESCALED: dict[str, Any] = {"cfg_strength": 2.0, "cfg_rescale": 0.3}
-PLAIN_RANK: dict[str, Any] = {
-    "rank_alignment_weight": 0.0,
-    "rank_loop_penalty": 0.0,
-    "rank_silence_penalty": 0.0,
-    "rank_length_penalty": 0.0,
-}
 
 
 def hypotheses_of(model: Valle, one: UtteranceInput) -> tuple[list[Hypothesis], Drawn]:
@@ -62,49 +56,10 @@ def test_a_hypothesis_does_not_depend_on_how_many_there_are(model: Valle) -> Non
         assert hypotheses[0].finish_reason == single.finish_reason
 
 
-def test_of_those_that_drew_the_stop_the_likeliest_is_kept_unless_its_length_is_odd(
-    model: Valle,
-) -> None:
-    asked = traced(
-        best_of=6, max_frames=12, **ENDING, **GUIDED, **PLAIN_RANK | {"rank_length_penalty": 0.5}
-    )
-    hypotheses, utterance = hypotheses_of(model, asked)
-    assert {one.finish_reason for one in hypotheses} == {"stop", "length", "empty"}
-    usual, scores, means = np.median([len(one.codes) for one in hypotheses]), [], []
-    for one in hypotheses:
-        own, _ = logits_after(model, asked, one.codes)
-        tokens = one.codes + [STOP] * (one.finish_reason in STOPPED)
-        means.append(float(logprobs_of(own, tokens).mean()))
-        scores.append(means[-1] - 0.5 * abs(np.log((len(one.codes) + 1) / (usual + 1))))
-    by_themselves = [number for number, one in enumerate(hypotheses) if one.finish_reason == "stop"]
-    best = max(by_themselves, key=scores.__getitem__)
-    tolerance = 1e-4
-    assert [one.score for one in utterance.ranked] == pytest.approx(scores, abs=tolerance)
-    assert [(one.frames, one.finish_reason, one.kept) for one in utterance.ranked] == [
-        (len(one.codes), one.finish_reason, number == best) for number, one in enumerate(hypotheses)
-    ]
-    assert utterance.level_0().tolist() == hypotheses[best].codes
-    assert utterance.trace is not None
-    assert np.mean(utterance.trace["logprob"]) == pytest.approx(means[best], abs=1e-5)
-
-
-def test_a_take_that_says_nothing_is_kept_only_where_all_say_nothing(model: Valle) -> None:
-    at_once: dict[str, Any] = {"logit_bias": {STOP: 100.0}}
-    _, nothing = hypotheses_of(model, traced(best_of=3, **at_once))
-    assert (nothing.finish_reason, len(nothing)) == ("empty", 0)
-    assert [(one.finish_reason, one.frames) for one in nothing.ranked] == [("empty", 0)] * 3
-    half: dict[str, Any] = {"logit_bias": {STOP: 6.0}}  # some takes stop at once, others do not
-    mixed = 0
-    for seed in range(20):
-        _, chosen = hypotheses_of(model, traced(best_of=4, seed=seed, max_frames=8, **half))
-        reasons = {one.finish_reason for one in chosen.ranked}
-        mixed += len(reasons) > 1 and "empty" in reasons
-        assert (chosen.finish_reason == "empty") == (reasons == {"empty"})
-    assert mixed
-
-
 CONTEXT = ContextUtterance([1, 11, 12, 13, 2], torch.arange(7))
 PROMPT = torch.arange(24).reshape(3, 8)
+AT_ONCE: dict[str, Any] = {"logit_bias": {STOP: 100.0}}
+HALF_AT_ONCE: dict[str, Any] = {"logit_bias": {STOP: 6.0}}  # some stop at once, others do not
 
 
 @pytest.mark.parametrize(
@@ -112,17 +67,32 @@ PROMPT = torch.arange(24).reshape(3, 8)
     [{}, {"context": (CONTEXT,)}, {"prompt": PROMPT}, {"kept": KeptFrames(PROMPT)}],
     ids=["alone", "after another", "with a prompt", "from a take"],
 )
-@pytest.mark.parametrize("knobs", [{}, {"prompt_as_prefix": True}, GUIDED])
-def test_what_follows_the_text_ranks_higher_by_its_weight(
+@pytest.mark.parametrize(
+    "knobs", [ENDING, ENDING | {"prompt_as_prefix": True}, ENDING | GUIDED, AT_ONCE, HALF_AT_ONCE]
+)
+def test_of_those_that_drew_the_stop_or_say_something_the_one_that_ranks_highest_is_kept(
     model: Valle, changes: dict[str, Any], knobs: dict[str, Any]
 ) -> None:
-    asked = replace(traced(best_of=3, **knobs, **PLAIN_RANK), **changes)
-    params = asked.params.model_copy(update={"rank_alignment_weight": 3.0})
-    hypotheses, plain = hypotheses_of(model, asked)
-    _, weighed = hypotheses_of(model, replace(asked, params=params))
-    for one, before, after in zip(hypotheses, plain.ranked, weighed.ranked, strict=True):
-        follows = followed(attention_of(model, asked, one.codes))
-        assert after.score - before.score == pytest.approx(3 * follows, abs=1e-3)
+    weights: dict[str, Any] = {"rank_alignment_weight": 3.0, "rank_length_penalty": 0.5}
+    asked = replace(traced(best_of=6, max_frames=12, **knobs, **weights), **changes)
+    hypotheses, utterance = hypotheses_of(model, asked)
+    scores = list[float]()
+    for one, odd in zip(hypotheses, oddity([len(one.codes) for one in hypotheses]), strict=True):
+        own, _ = logits_after(model, asked, one.codes)
+        tokens = one.codes + [STOP] * (one.finish_reason in STOPPED)
+        logprobs = logprobs_of(own, tokens).tolist()
+        follows = followed(attention_of(model, asked, one.codes)) if one.codes else 0.0
+        scores.append(rank(logprobs, one.codes, [], asked.params, followed=follows) - odd / 2)
+    reasons = [one.finish_reason for one in hypotheses]
+    assert changes or knobs is AT_ONCE or len({*reasons}) > 1
+    best = max(range(6), key=lambda number: (
+        reasons[number] == "stop", reasons[number] != "empty", scores[number]
+    ))  # fmt: skip
+    assert [one.score for one in utterance.ranked] == pytest.approx(scores, abs=1e-3)
+    assert [(one.frames, one.finish_reason, one.kept) for one in utterance.ranked] == [
+        (len(one.codes), one.finish_reason, number == best) for number, one in enumerate(hypotheses)
+    ]
+    assert utterance.level_0().tolist() == hypotheses[best].codes
 
 
 def attention_of(model: Valle, asked: UtteranceInput, codes: list[int]) -> np.ndarray:
@@ -136,7 +106,7 @@ def attention_of(model: Valle, asked: UtteranceInput, codes: list[int]) -> np.nd
     own = model.phonemes(torch.tensor(asked.phoneme_ids[1:-1]))
     assert torch.equal(prefix.embeddings[text][1:-1], own)
     reading = TextAttention(model, prefix, rest, cache, text=text, head=head)
-    return reading.push(torch.tensor(codes))[0].numpy()
+    return reading.push(torch.tensor(codes, dtype=torch.int64))[0].numpy()
 
 
 def test_nothing_is_final_before_all_have_ended_and_each_row_is_free_at_its_end(
@@ -180,17 +150,10 @@ def test_a_search_finds_what_the_textbook_finds_also_as_wide_as_everything(tiny:
         score, codes, ends = beams[int(np.argmax(ranks))]
         found = alone(tiny, one)
         assert (tuple(found.level_0().tolist()), found.finish_reason in STOPPED) == (codes, ends)
-
-
-def test_the_beam_that_is_kept_scores_most(model: Valle) -> None:
-    repeats: dict[str, Any] = {"dry_multiplier": 1.0, "dry_allowed_length": 1}
-    utterance = alone(
-        model, traced(beam_width=5, max_frames=40, temperature=2.0, ban_tokens=(512,), **repeats)
-    )
-    (kept,) = (one for one in utterance.ranked if one.kept)
-    assert utterance.trace is not None
-    assert kept.score == pytest.approx(utterance.trace["score"].mean(), abs=1e-4)
-    assert kept.score == max(one.score for one in utterance.ranked)
+        (kept,) = (one.score for one in found.ranked if one.kept)
+        assert kept == max(one.score for one in found.ranked) == pytest.approx(max(ranks), abs=1e-4)
+        assert found.trace is not None
+        assert found.trace["score"].sum() == pytest.approx(score, abs=1e-4)
 
 
 def test_it_ends_as_soon_as_nothing_can_overtake_and_nothing_is_final_before(

@@ -17,7 +17,6 @@ from models.config import BOS_ID, EOS_ID, ModelConfig
 from models.valle import Valle
 from samplers.knobs.params import SamplingParams
 from samplers.knobs.resolve import resolve
-from tests.app.engine.decoding import decode_utterance
 from tests.models.test_valle import random_model
 
 CONFIG = ModelConfig(
@@ -115,10 +114,3 @@ def test_how_long_it_is_and_why_it_ends(model, told, knobs, most, expected, monk
     monkeypatch.setattr("app.engine.level_0.masked.predict_length", lambda *_: told)
     drawn, _ = draw(model, max_frames=most, nar_len_steps=2, **knobs)
     assert (len(drawn.level_0()), drawn.finish_reason) == expected
-
-
-def test_all_levels_follow(model: Valle) -> None:
-    piece = UtteranceInput(IDS, params(nar_len_frames=20), seed=0, utterance=0, max_frames=40)
-    decoded = decode_utterance(model, torch.zeros(3, 32, 4), piece)
-    assert decoded.codes.shape == (20, 3)
-    assert decoded.finish_reason == "stop"

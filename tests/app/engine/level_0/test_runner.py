@@ -1,6 +1,7 @@
 """Many utterances together: each has the codes that it has alone, whichever join and leave."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -35,10 +36,7 @@ from tests.app.tools.serving import settings_of
 def unending(model: Valle, number: int, max_frames: int = 40) -> UtteranceInput:
     """A request that does not draw the stop; traced."""
     one = request(model, number, kept=None, max_frames=max_frames, trace=True)
-    return request(
-        model, number, kept=None, max_frames=max_frames, trace=True,
-        params=one.params.model_copy(update={"ban_tokens": (512,)}),
-    )  # fmt: skip
+    return replace(one, params=one.params.model_copy(update={"ban_tokens": (512,)}))
 
 
 @pytest.mark.parametrize(

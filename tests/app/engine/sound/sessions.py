@@ -104,55 +104,52 @@ def masked(speech: SpeechModel, mask: str, **changes: Any) -> SpeechModel:
     return replace(speech, model=model.eval().requires_grad_(False))
 
 
-class Session:
-    """Utterances whose frames come by and by, whose chunks are made with those of others."""
+def together(
+    decoder: SoundDecoder, numbers: Sequence[int], seed: int
+) -> tuple[dict[int, tuple[Tensor, Samples]], list[int]]:
+    """Decode utterances, at most eight at once; now and then one more begins and leaves.
 
-    def __init__(self, decoder: SoundDecoder, seed: int) -> None:
-        self.decoder, self.chance = decoder, random.Random(seed)
-        self.sounds: dict[int, tuple[Tensor, Samples]] = {}
-        self.together: list[int] = []
-
-    def run(self, numbers: Sequence[int]) -> None:
-        """Decode utterances, at most eight at once; now and then one more begins and leaves."""
-        waiting, chance, decoder = list(numbers), self.chance, self.decoder
-        running: dict[int, tuple[SoundUtterance, Tensor, list[AudioChunk]]] = {}
-        while waiting or running:
-            while waiting and len(running) < 8 and chance.random() < 0.7:
-                number = waiting.pop(0)
-                stream = decoder.begin(utterance(number))
-                running[number] = stream, codes_of(number, length_of(number)), []
-                if chance.random() < 0.2:
-                    left = decoder.begin(utterance(chance.choice(numbers)))
-                    left.feed(codes_of(99, 20), False)
-                    list(left)
-                    left.close()
-            for number, (stream, level_0, decoded) in [*running.items()]:
-                if chance.random() < 0.7:  # frames come while chunks wait
-                    count = chance.randint(1, 20)
-                    ended = len(level_0) <= count
-                    stream.feed(level_0[:count], ended)
-                    running[number] = stream, level_0[count:], decoded
-                    if ended:
-                        self._finish(number, running)
-            streams = [stream for stream, *_ in running.values() if stream.chunk is not None]
-            chance.shuffle(streams)
-            if streams and chance.random() < 0.25:
-                self.together.append(len(decoder.make_together(streams)))
-            for stream, _, decoded in running.values():
-                if chance.random() < 0.1:
-                    decoded += islice(stream, 1)
-
-    def _finish(self, number: int, running: dict[int, Any]) -> None:
-        stream, _, decoded = running.pop(number)
-        others = [other for other, *_ in running.values()]
-        self.together.append(len(self.decoder.make_together([stream, *others])))
-        decoded += stream
-        self.sounds[number] = codes_in(decoded), heard(decoded)
+    Returns what each became, and how many chunks were made at once.
+    """
+    waiting, chance, made = list(numbers), random.Random(seed), list[int]()
+    running: dict[int, tuple[SoundUtterance, Tensor, list[AudioChunk]]] = {}
+    sounds: dict[int, tuple[Tensor, Samples]] = {}
+    while waiting or running:
+        while waiting and len(running) < 8 and chance.random() < 0.7:
+            number = waiting.pop(0)
+            stream = decoder.begin(utterance(number))
+            running[number] = stream, codes_of(number, length_of(number)), []
+            if chance.random() < 0.2:
+                left = decoder.begin(utterance(chance.choice(numbers)))
+                left.feed(codes_of(99, 20), False)
+                list(left)
+                left.close()
+        for number, (stream, level_0, decoded) in [*running.items()]:
+            if chance.random() < 0.7:  # frames come while chunks wait
+                count = chance.randint(1, 20)
+                stream.feed(level_0[:count], len(level_0) <= count)
+                running[number] = stream, level_0[count:], decoded
+                if len(level_0) <= count:
+                    others = [other for other, *_ in running.values() if other is not stream]
+                    made.append(len(decoder.make_together([stream, *others])))
+                    decoded += stream
+                    sounds[number] = codes_in(decoded), heard(decoded)
+                    del running[number]
+        streams = [stream for stream, *_ in running.values() if stream.chunk is not None]
+        chance.shuffle(streams)
+        if streams and chance.random() < 0.25:
+            made.append(len(decoder.make_together(streams)))
+        for stream, _, decoded in running.values():
+            if chance.random() < 0.1:
+                decoded += islice(stream, 1)
+    return sounds, made
 
 
-def assert_as_alone(speech: SpeechModel, session: Session) -> None:
-    for number, (codes, samples) in session.sounds.items():
+def assert_as_alone(
+    speech: SpeechModel, sounds: dict[int, tuple[Tensor, Samples]], close: float = CLOSE
+) -> None:
+    for number, (codes, samples) in sounds.items():
         expected, sound = alone(speech, number)
         assert torch.equal(codes, expected), (number, utterance(number).params)
         assert samples.shape == sound.shape
-        assert np.abs(samples - sound).max(initial=0) <= CLOSE * np.abs(sound).max(initial=1)
+        assert np.abs(samples - sound).max(initial=0) <= close * np.abs(sound).max(initial=1)

@@ -12,17 +12,15 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
 
 from app.engine.memory import make_pool
-from app.engine.sound import levels
 from app.engine.sound.decoder import SoundDecoder
+from app.engine.sound.levels import draw_chunk
 from app.engine.sound.recording import ChunkSizes, RecordedChunks
 from app.engine.utterance import UtteranceInput
 from models.checkpoints import SpeechModel
-from models.codecs.encodec import Encodec
 from models.codecs.spectral import SpectralCodec
-from models.codecs.streaming import DecoderState, StreamTable
+from models.codecs.streaming import StreamTable
 from models.config import MaskKind, SpectralCodecConfig
 from models.cuda.graphs import Play
 from models.cuda.transfers import Download, Upload
@@ -30,7 +28,6 @@ from models.stack.paged_cache import OutOfPages, PagePool
 from models.stack.paged_passes import PagedPasses
 from tests.app.engine.sound.sessions import (
     CLOSE,
-    Session,
     alone,
     assert_as_alone,
     codes_in,
@@ -39,12 +36,13 @@ from tests.app.engine.sound.sessions import (
     heard,
     masked,
     recorded_when_played,
+    together,
     utterance,
 )
 from tests.capture.faults import Fault
 from tests.capture.tape import Tape
 from tests.capture.watch import NotCaptureSafe, Watch
-from tests.toy.make_toy import CODEC
+from tests.models.codecs.test_codec import make as make_codec
 
 pytestmark = pytest.mark.usefixtures("sorted_as_on_a_gpu")
 CPU = torch.device("cpu")
@@ -62,12 +60,6 @@ def decoder_of(
     return SoundDecoder(speech, lambda: make_pool(speech.model, pool_bytes), recorded)
 
 
-def reflecting(speech: SpeechModel) -> SpeechModel:
-    codec = Encodec(CODEC.model_copy(update={"pad_mode": "reflect"}))
-    codec.load_state_dict(speech.codec.state_dict())
-    return replace(speech, codec=codec.eval().requires_grad_(False))
-
-
 @pytest.fixture(scope="module")
 def decoder(speech: SpeechModel, tape: Tape) -> SoundDecoder:
     return decoder_of(speech, tape.record)
@@ -77,11 +69,10 @@ def decoder(speech: SpeechModel, tape: Tape) -> SoundDecoder:
     "numbers", [range(20), pytest.param(range(100, 145), marks=pytest.mark.slow)]
 )
 def test_utterances_that_come_and_leave_are_drawn_as_each_alone(speech, decoder, numbers) -> None:
-    session = Session(decoder, 1)
-    session.run(numbers)
-    assert len(session.sounds) == len(numbers)
-    assert_as_alone(speech, session)
-    assert max(session.together) >= 4
+    sounds, made = together(decoder, numbers, 1)
+    assert len(sounds) == len(numbers)
+    assert_as_alone(speech, sounds)
+    assert max(made) >= 4
 
 
 def test_a_chunk_waits_for_nothing_and_takes_one_graph_beside_two_copies(
@@ -113,8 +104,7 @@ def test_nothing_is_recorded_after_the_start_and_no_storage_is_replaced(decoder,
     assert pool is not None
     kept = [recorded._table, *recorded.streams._table._tables.values(), *pool.keys]
     places, plays = [tensor.data_ptr() for tensor in kept], tape.plays
-    Session(decoder, 5).run([1, 2, 3])
-
+    together(decoder, [1, 2, 3], 5)
     assert len(tape.sizes) == recordings == 12  # four lengths of two kinds, and of prefixes
     assert tape.plays > plays
     assert [tensor.data_ptr() for tensor in kept] == places
@@ -176,7 +166,7 @@ def test_an_utterance_that_is_longer_than_any_row_is_made_by_itself_over_pages(
 
 
 def test_what_fills_up_an_utterance_of_less_than_a_block_is_not_mirrored_into_it(speech) -> None:
-    other, tape = reflecting(speech), Tape()
+    other, tape = replace(speech, codec=make_codec("reflect", codes=512)), Tape()
     decoder = decoder_of(other, tape.record)
     for frames in (1, 2, 6, 7, 14):
         own, level_0 = utterance(frames), codes_of(frames, frames)
@@ -208,86 +198,50 @@ def test_other_masks_and_codecs_are_drawn_as_operator_by_operator(
         spectral.quantizer.codebooks.normal_()
         other = replace(other, codec=spectral)
     if codec == "reflect":
-        other = reflecting(other)
-    session = Session(decoder_of(other, recorded_when_played), 3)
-    session.run([0, 4, 7, 3, 9, 12])
-    assert_as_alone(other, session)
+        other = replace(other, codec=make_codec(codec, codes=512))
+    sounds, _ = together(decoder_of(other, recorded_when_played), [0, 4, 7, 3, 9, 12], 3)
+    assert_as_alone(other, sounds)
 
 
-def _new_table(right: Any, upload: Upload, target: Tensor, *rest: int) -> None:
-    right(upload, target.clone(), *rest)
-
-
-def _unfinished_copy(right: Any, download: Any) -> int:
-    ticket: int = right(download)
-    return FETCHED.setdefault(id(download), ticket)
-
-
-def _stale_rows(
-    right: Any, recorded: RecordedChunks, host: Any, used: int, *rest: Any, **kind: Any
-) -> Any:
-    if BEFORE:
-        host[used:] = BEFORE[0][used:]
-    BEFORE[:] = [host.copy()]
-    return right(recorded, host, used, *rest, **kind)
-
-
-FETCHED: dict[int, int] = {}
-BEFORE: list[Any] = []
 FAULTS = {
     "the noise does not know which frame it is for": Fault(
-        levels, "sample_nar", lambda right, logits, rows, at, *rest: right(
-            logits, rows, at * 0, *rest
-        ),
+        draw_chunk, "rows.frame, codebooks", "rows.frame * 0, codebooks"
     ),
     "a stream begins with what the one before left in its row": Fault(
-        StreamTable, "read", lambda right, table, rows, begins: right(
-            table, rows, torch.zeros_like(begins)
-        ),
+        StreamTable.read, "masked_fill(begins[:, None], 0)", "clone()"
     ),
-    "what the codec remembers is not copied out": Fault(StreamTable, "write", lambda *_: None),
+    "what the codec remembers is not copied out": Fault(
+        StreamTable.write, "table.index_copy_(0, rows, torch.cat(own, 1))", "pass"
+    ),
     "the host writes into another table than the recorded one": Fault(
-        Upload, "__init__", _new_table
+        Upload.__init__, "= target, depth", "= target.clone(), depth"
     ),
     "sequences are as long as when the chunk was recorded": Fault(
-        PagedPasses, "layout", lambda right, passes, at, lengths, *rest: right(
-            passes, at, torch.full_like(lengths, 40), *rest
-        ),
+        PagedPasses.layout, "own = ", "lengths = lengths * 0 + 40\n        own = "
     ),
     "the last frames see what fills their block up": Fault(
-        PagedPasses, "layout", lambda right, passes, at, lengths, counts, *rest: right(
-            passes, at, lengths, torch.full_like(counts, 60), *rest
-        ),
+        PagedPasses.layout, "own = ", "counts = counts * 0 + 60\n        own = "
     ),
     "rows that are not used do what they did in the chunk before": Fault(
-        RecordedChunks, "play", _stale_rows
+        RecordedChunks.make, "self._idle.copy()", "self._idle"
     ),
     "the host reads what was made before what was just queued": Fault(
-        Download, "fetch", _unfinished_copy
+        Download.fetch, "return place", "return (place - 1) % self._depth"
     ),
-}  # fmt: skip
+    "the host waits for a chunk": Fault(
+        StreamTable.read, "begins[:, None]", "begins[:, None] & bool(begins.any())"
+    ),
+}
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_seeded_fault_shows(speech, name, monkeypatch) -> None:
-    FETCHED.clear()
-    BEFORE.clear()
     with monkeypatch.context() as patch:
         FAULTS[name].seed(patch)
-        session = Session(decoder_of(speech, recorded_when_played), 4)
         try:
-            session.run([3, 2, 5, 7, 12])
+            sounds, _ = together(decoder_of(speech, recorded_when_played), [3, 2, 5, 7, 12], 4)
         except (NotCaptureSafe, RuntimeError, IndexError):  # as loud as another result
             return
     with pytest.raises(AssertionError):
-        assert_as_alone(speech, session)
-
-
-def test_a_seeded_wait_shows(speech, monkeypatch) -> None:
-    def waits(right: Any, table: StreamTable, rows: Tensor, begins: Tensor) -> Any:
-        return right(table, rows, begins) if bool(begins.any()) else DecoderState()
-
-    Fault(StreamTable, "read", waits).seed(monkeypatch)
-    with pytest.raises(NotCaptureSafe):
-        decoder_of(speech, Tape().record)
+        assert_as_alone(speech, sounds)

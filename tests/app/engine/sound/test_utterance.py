@@ -14,19 +14,16 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from app.engine.job import Samples
-from app.engine.sound.chunks import chunks_of
 from app.engine.sound.decoder import SoundDecoder
-from app.engine.sound.utterance import ChunkDecoder
 from app.engine.utterance import UtteranceInput
 from models.checkpoints import SpeechModel
-from models.codecs.encodec import Encodec
 from models.codecs.interface import CodecStream
-from models.config import CodecConfig, MaskKind
+from models.config import MaskKind
 from models.prefix_cache import VoiceKey
 from samplers.knobs.features import is_guided
 from tests.app.engine.sound.sessions import KNOBS, codes_in, codes_of, heard, masked, utterance
+from tests.models.codecs.test_codec import make as make_codec
 from tests.samplers.frames import draw_frames, guide_frames
-from tests.toy.make_toy import MODEL
 
 FRAMES = 100
 GREEDY = {"nar_temperature": 0.0}
@@ -97,13 +94,14 @@ def by_hand(
     cuts=st.lists(st.integers(1, 60), max_size=20),
     guided=st.booleans(),
     shape=st.none() | st.tuples(st.integers(1, 60), st.integers(0, 60), st.integers(0, 30)),
+    padding=st.sampled_from(["constant", "reflect"]),
 )
-@settings(max_examples=12)
+@settings(max_examples=24)
 def test_codes_and_samples_do_not_depend_on_how_the_frames_come(
-    speech, frames, cuts, guided, shape
+    speech, frames, cuts, guided, shape, padding
 ):
-    if shape is not None:
-        speech = masked(speech, "full")
+    codec = make_codec(padding, codes=512)
+    speech = replace(speech if shape is None else masked(speech, "full"), codec=codec)
     level_0 = codes_of(frames, frames)
     wanted = inputs(DRAWN | (GUIDED if guided else {}) | windowed(shape))
     pushes = np.diff([0, *(cut for cut in np.cumsum(cuts) if cut < frames), frames]).tolist()
@@ -111,7 +109,9 @@ def test_codes_and_samples_do_not_depend_on_how_the_frames_come(
     expected, whole = voice(speech, wanted, level_0)
     assert torch.equal(codes, expected)
     np.testing.assert_array_equal(np.concatenate(sounds), np.concatenate(whole))
-    assert len(np.concatenate(sounds)) == 320 * frames
+    samples = torch.from_numpy(np.concatenate(sounds))
+    sound = codec.decode(codes) if frames else torch.zeros(0)
+    torch.testing.assert_close(samples, sound, atol=1e-6, rtol=1e-5)
 
 
 class Case(NamedTuple):
@@ -181,50 +181,20 @@ def test_kept_prefixes_change_no_bit_of_codes_and_samples(speech) -> None:
     assert decoder._prefixes.parts == 14  # a level of either condition
 
 
-def test_a_warm_up_meets_chunks_of_every_length_and_leaves_nothing(
+def test_a_warm_up_meets_chunks_of_every_length_that_is_ever_decoded_and_leaves_nothing(
     speech: SpeechModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    met, right = set[int](), ChunkDecoder.push
+    met, right = set[int](), CodecStream.push
 
-    def push(decoder: ChunkDecoder, codes: Tensor) -> Samples:
+    def push(stream: CodecStream, codes: Tensor) -> Tensor:
         met.add(len(codes))
-        return right(decoder, codes)
+        return right(stream, codes)
 
-    monkeypatch.setattr(ChunkDecoder, "push", push)
+    monkeypatch.setattr(CodecStream, "push", push)
     decoder = SoundDecoder(speech)
     decoder.warm_up()
-
-    block = MODEL.block_frames
-    assert met == {block, 2 * block, 3 * block, 4 * block, 1}
     assert decoder._prefixes.parts == 0
-
-
-BLOCK = 15
-
-
-@pytest.fixture(scope="module", params=["constant", "reflect"])
-def codec(request: pytest.FixtureRequest) -> Encodec:
-    torch.manual_seed(0)
-    config = CodecConfig(codes=64, filters=2, dimension=8, lstm_layers=1, pad_mode=request.param)
-    codec = Encodec(config).eval().requires_grad_(False)
-    codec.quantizer.codebooks.normal_(0, 0.3)
-    return codec
-
-
-@pytest.mark.parametrize("frames", [1, 6, 7, 8, 15, 16, 29, 30, 31, 44, 45, 61, 105, 106, 164])
-def test_the_samples_are_those_of_decoding_the_whole_and_few_lengths_are_ever_decoded(
-    codec: Encodec, frames: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    lengths, push = set[int](), CodecStream.push
-
-    def counted(stream: CodecStream, codes: Tensor) -> Tensor:
-        lengths.add(len(codes))
-        return push(stream, codes)
-
-    monkeypatch.setattr(CodecStream, "push", counted)
-    codes = codes_of(frames, frames, 8) % 64
-    chunks, decoder = chunks_of(BLOCK).up_to(frames, ended=True), ChunkDecoder(codec, BLOCK)
-    samples = [decoder.push(codes[one.start : one.end]) for one in chunks]
-    found = torch.from_numpy(np.concatenate([*samples, decoder.finish()]))
-    assert frames < BLOCK or lengths <= {15, 30, 45, 60}
-    torch.testing.assert_close(found, codec.decode(codes), atol=1e-6, rtol=1e-5)
+    warmed = {*met}
+    for frames in (16, 29, 44, 61, 121):
+        voice(speech, inputs({}), codes_of(0, frames), decoder=decoder)
+    assert warmed == met == {15, 30, 45, 60}

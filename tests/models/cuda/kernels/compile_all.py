@@ -58,14 +58,11 @@ def kernels(kind: str) -> Iterator[tuple[Any, dict[str, str], dict[str, Any]]]:
             "EIGHT": bool(held),
         } | ({"count": 1} if rows == 16 else {})  # fmt: skip  # Triton makes a constant of every 1
     yield combine_kernel, {"parts": "*fp32"}, {"SHARES": 8, "HEAD_DIM": 64, "BLOCK": 64}
-
-
-def kernels_of_any_weights() -> Iterator[tuple[Any, dict[str, str], dict[str, Any]]]:
-    """Yield likewise the kernels that read and write numbers of one type alone."""
-    counts = ("numbers", "codes", "lengths", "nats", "sums")
-    state = dict.fromkeys(counts, "*i64") | {"stopped": "*i1", "bias": "*fp32"}
-    own = {"logits": "*fp32", "avoid": "*fp32", "knobs": "*fp64", "results": "*fp64"}
-    yield draw_kernel, state | own, {"STOP": 1024, "SIZE": 1025, "BLOCK": 2048}
+    if kind == "fp32":  # of any weights
+        counts = ("numbers", "codes", "lengths", "nats", "sums")
+        state = dict.fromkeys(counts, "*i64") | {"stopped": "*i1", "bias": "*fp32"}
+        own = {"logits": "*fp32", "avoid": "*fp32", "knobs": "*fp64", "results": "*fp64"}
+        yield draw_kernel, state | own, {"STOP": 1024, "SIZE": 1025, "BLOCK": 2048}
 
 
 def compiled(kernel: Any, types: Mapping[str, str], constants: Mapping[str, Any], card: int) -> Any:
@@ -119,8 +116,7 @@ def main() -> None:
     for card, kind in product((TURING, AMPERE, HOPPER, BLACKWELL), ("bf16", "fp32")):
         if (card, kind) == (TURING, "bf16"):
             continue  # it computes in float32
-        every = [*kernels(kind), *(kernels_of_any_weights() if kind == "fp32" else ())]
-        for kernel, types, constants in every:
+        for kernel, types, constants in kernels(kind):
             pointers = {
                 name: f"*{kind}"
                 for name in kernel.arg_names

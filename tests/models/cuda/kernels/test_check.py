@@ -63,36 +63,37 @@ def test_where_all_compute_the_same_all_are_fused() -> None:
     assert str(TORCH) == "fused: none"
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_one_that_cannot_run_is_left_to_torch_and_told(
-    name: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    def broken(*_: Any) -> None:
-        raise RuntimeError("no C compiler")
+def cannot_run(*_: Any) -> None:
+    raise RuntimeError("no C compiler")
 
-    monkeypatch.setattr(operators, name, broken)
+
+def sees_less(queries: Tensor, keys: Tensor, values: Tensor, seen: Tensor, pages: Tensor) -> Tensor:
+    return reference.attend(queries, keys, values, (seen - 1).clamp(min=1), pages)
+
+
+def stores_no_values(qkv: Tensor, at: Tensor, keys: Tensor, values: Tensor, *rest: Any) -> Tensor:
+    return reference.store(qkv, at, keys, values.clone(), *rest)
+
+
+@pytest.mark.parametrize(
+    ("name", "other", "why"),
+    [
+        *((name, cannot_run, "RuntimeError: no C compiler") for name in NAMES),
+        ("attend", sees_less, "of the largest entry, of [128, 6, 10]"),
+        ("draw", lambda logits, *rest: plain.draw(-logits, *rest), "of the largest entry"),
+        ("store", stores_no_values, "of the largest entry"),
+    ],
+)
+def test_one_that_cannot_run_or_computes_something_else_is_left_to_torch_and_told(
+    name: str, other: Any, why: str, monkeypatch: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(operators, name, other)
     with caplog.at_level(logging.WARNING):
         kernels = usable(USUAL, CPU)
     assert kernels.fused == set(NAMES) - {name}
-    assert f"{name} is torch's: RuntimeError: no C compiler" in str(kernels)
+    assert why in kernels.failed[name]
+    assert f"{name} is torch's: {kernels.failed[name]}" in str(kernels)
     assert name in caplog.text
-
-
-def test_one_that_computes_something_else_is_left_to_torch(monkeypatch: pytest.MonkeyPatch) -> None:
-    def attend(queries: Tensor, keys: Tensor, values: Tensor, seen: Tensor, *rest: Any) -> Tensor:
-        return reference.attend(queries, keys, values, (seen - 1).clamp(min=1), *rest)
-
-    def draw(logits: Tensor, *rest: Any) -> None:
-        plain.draw(-logits, *rest)
-
-    def store(qkv: Tensor, rotations: Tensor, keys: Tensor, values: Tensor, *rest: Any) -> Tensor:
-        return reference.store(qkv, rotations, keys, values.clone(), *rest)
-
-    for own in (attend, draw, store):
-        monkeypatch.setattr(operators, own.__name__, own)
-    kernels = usable(USUAL, CPU)
-    assert kernels.fused == {"norm", "project", "add_product"}
-    assert "of the largest entry, of [128, 6, 10]" in kernels.failed["attend"]
 
 
 def test_the_distance_is_a_share_of_the_largest_entry_of_results_and_of_what_is_changed() -> None:
