@@ -36,7 +36,6 @@ class Prefix:
     # that its keys and values can be cached across texts
     shared: int = 0
     text_start: int = 0  # index of the first phoneme
-    is_begun: bool = False  # whether frames of the response are in it, which have no symbols
 
     def __len__(self) -> int:
         return self.numbers.shape[1]

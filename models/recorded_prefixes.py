@@ -1,6 +1,7 @@
 """Prefixes of several levels read in one recorded function, padded to one of a few lengths.
 
-Read operator by operator, a prefix costs a host some hundred launches, and each level of the sound
+So are frames of level 0 that are known. What sees nothing after it is read piece by piece.
+Operator by operator a prefix costs a host some hundred launches, and each level of the sound
 as many again. Here what differs from call to call goes up as one table: of each position its symbol
 and its position id, of each level how many positions there are, and pages. Padding is written to
 the pool's page for it and seen by nobody.
@@ -10,7 +11,7 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from itertools import chain, pairwise
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 import torch
@@ -19,9 +20,8 @@ from torch import Tensor
 
 from models.config import ModelConfig
 from models.cuda.graphs import Play, Record
-from models.cuda.transfers import Upload
+from models.cuda.transfers import DEPTH, Upload
 from models.prefix import MARKS, Prefix
-from models.prefix_cache import one_by_one
 from models.stack.paged_cache import PAGE, PagedCache, PagePool
 from models.stack.slot_cache import SlotCache
 from models.valle import Valle
@@ -29,6 +29,12 @@ from models.valle import Valle
 _ALIGNED: Final = 16
 _COPIES: Final = 2
 """Of pages, for each level: of what is shared by those with the text, and by those without."""
+
+PIECES: Final = (112, 256)
+"""Positions that are read at once where none sees a later one: what is longer is several pieces.
+
+A sentence, or a chunk of frames, and a usual prompt: reading fewer takes hardly less time.
+"""
 
 
 class _Parts(NamedTuple):
@@ -43,24 +49,30 @@ class _Parts(NamedTuple):
     copies: slice
 
 
-def padded_lengths(config: ModelConfig, *, with_prompt: bool) -> list[int]:
-    """Return the lengths of what is read at once, ascending: with the prompt, or without."""
-    most, shares = config.max_phonemes + 2 + MARKS, [4, 2, 1]
-    if with_prompt:
-        segments = [one for one in config.segments if one in {"prom", "phn"}]
-        if "prom" not in segments or not config.max_prompt_frames:
-            return []
-        if segments[0] == "prom":  # it is read by itself, before the text
-            most, shares = MARKS, [1]
-        most += config.max_prompt_frames
-    return [math.ceil(most / share / _ALIGNED) * _ALIGNED for share in shares]
+def padded_lengths(config: ModelConfig, *, level_0: bool) -> dict[bool, list[int]]:
+    """Return the lengths of what is read at once, ascending: without the prompt, and with it."""
+    prompted = "prom" in config.segments and config.max_prompt_frames > 0
+    if level_0 or config.nar_mask == "causal":
+        # Of level 0 a prompt takes few operators, which are not worth recordings without them.
+        return {prompted: [*PIECES]} | ({} if level_0 else {False: [*PIECES]})
+    # Positions of one block, a text or all that is before it, see each other.
+    text, prompt = config.max_phonemes + 2 + MARKS, config.max_prompt_frames + MARKS
+    found = {False: [text / 4, text / 2, text]} | ({True: [prompt]} if prompted else {})
+    return {
+        kind: [math.ceil(one / _ALIGNED) * _ALIGNED for one in lengths]
+        for kind, lengths in found.items()
+    }
 
 
 class RecordedPrefixes:
     """Reads prefixes of some levels, one of each at once. One thread only.
 
-    It is a `models.prefix_cache.Read`, whose results are those of the last position alone, until it
-    is called again. What is longer, or not of these levels, is read operator by operator.
+    It is a `models.prefix_cache.Read`, whose results last until it is called again.
+
+    Args:
+        levels: Level 0 alone, or finer ones.
+        positions: The most of a sequence; None: the most of a prefix without frames.
+        layer: Whose queries it gives; None: the last layer's.
     """
 
     @torch.inference_mode()
@@ -70,25 +82,29 @@ class RecordedPrefixes:
         pool: PagePool,
         levels: Sequence[int],
         record: Record,
+        positions: int | None = None,
+        layer: int | None = None,
     ) -> None:
         config, weight = model.config, model.separator
-        self._model, self._levels = model, [*levels]
-        self._passes, self._one_by_one = model.transformer.paged(pool), one_by_one(model)
-        self._lengths = {one: padded_lengths(config, with_prompt=one) for one in (True, False)}
+        self._model, self._levels, self._layer = model, [*levels], layer
+        self._passes = model.transformer.paged(pool)
+        self._lengths = padded_lengths(config, level_0=0 in levels)
+        self._causal = 0 in levels or config.nar_mask == "causal"
         most, rows = max(chain(*self._lengths.values())), len(self._levels)
-        whole = config.max_prompt_frames + config.max_phonemes + 2 + MARKS
-        ends = np.cumsum([1, 1, *[most] * 3, math.ceil(whole / PAGE), 2 * _COPIES]).tolist()
+        positions = positions or config.max_prompt_frames + config.max_phonemes + 2 + MARKS
+        ends = np.cumsum([1, 1, *[most] * 3, math.ceil(positions / PAGE), 2 * _COPIES]).tolist()
         self._parts = _Parts(*(slice(*both) for both in pairwise([0, *ends])))
         self._idle = np.zeros((rows, ends[-1]), np.int64)
         self._idle[:, self._parts.new] = 1
         self._idle[:, self._parts.pages] = self._idle[:, self._parts.copies] = pool.padding
         self._table = torch.zeros(self._idle.shape, dtype=torch.int64, device=weight.device)
-        self._upload = Upload(self._table)
+        # Nobody waits between the pieces of two utterances, each with the text and without.
+        self._upload = Upload(self._table, DEPTH + 4 * math.ceil(positions / PIECES[-1]))
         self._upload.send(self._idle)
         self._symbols = model.symbols()
         self._prompt = self._table.new_zeros(config.max_prompt_frames, config.levels)
-        self._hidden = weight.new_zeros(rows, config.width)
-        self._queries = weight.new_zeros(rows, config.heads, config.head_dim)
+        self._hidden = weight.new_zeros(rows, most, config.width)
+        self._queries = weight.new_zeros(rows, most, config.heads, config.head_dim)
         # Largest first: the others then find all the memory that they need in the shared pool.
         self._plays: dict[tuple[bool, int], Play] = {
             (with_prompt, length): record(self._function(length, with_prompt=with_prompt))
@@ -104,39 +120,42 @@ class RecordedPrefixes:
     def __call__(
         self, prefixes: Sequence[Prefix], places: Sequence[tuple[SlotCache, int]]
     ) -> Sequence[tuple[Tensor, Tensor]]:
-        """Append each prefix to a slot; see `models.prefix_cache.Read`."""
+        """Append each prefix to a slot; see `models.prefix_cache.Read`.
+
+        Raises ValueError if one is too long to be read at once, and has to be.
+        """
         # By length, too, so that a level's bits do not depend on which others are read.
-        batches: dict[tuple[Any, ...], list[int]] = {}
+        batches: dict[tuple[bool, int, int, int], list[int]] = {}
         seen: Counter[tuple[int, int]] = Counter()
         for at, one in enumerate(prefixes):
-            play = self._play_of(one)
+            has_prompt = bool((one.numbers[0] >= len(self._symbols)).any())
+            kind = has_prompt or False not in self._lengths
             seen[one.level, len(one)] += 1
-            alike = play, len(one), id(one.prompt), seen[one.level, len(one)]
-            batches.setdefault(alike if play else (None, at), []).append(at)
-        found: dict[int, tuple[Tensor, Tensor]] = {}
-        for (play, *_), batch in batches.items():
-            own = [prefixes[at] for at in batch], [places[at] for at in batch]
-            read = self._one_by_one(*own) if play is None else self._read(play, *own)
-            if len(batches) > 1:
-                read = [(hidden.clone(), queries.clone()) for hidden, queries in read]
-            found.update(zip(batch, read, strict=True))
-        return [found[at] for at in range(len(prefixes))]
-
-    def _play_of(self, prefix: Prefix) -> tuple[bool, int] | None:
-        """Return which recording reads a prefix; None if none does."""
-        with_prompt = bool((prefix.numbers[0] >= len(self._symbols)).any())
-        if prefix.is_begun or prefix.level not in self._levels:
-            return None
-        lengths = (one for one in self._lengths[with_prompt] if one >= len(prefix))
-        return next(((with_prompt, length) for length in lengths), None)
+            alike = kind, len(one), id(one.prompt), seen[one.level, len(one)]
+            batches.setdefault(alike, []).append(at)
+        found: list[list[tuple[Tensor, Tensor]]] = [[] for _ in prefixes]
+        for (with_prompt, count, *_), batch in batches.items():
+            most, own = self._lengths[with_prompt][-1], [prefixes[at] for at in batch]
+            if count > most and not self._causal:
+                raise ValueError(f"{count} positions that see each other, at most {most} are read")
+            if with_prompt and (prompt := own[0].prompt) is not None:
+                self._prompt[: len(prompt)].copy_(prompt)
+            for begin in range(0, count, most):
+                pieces = [one[begin : begin + most] for one in own]
+                read = self._read(with_prompt, pieces, [places[at] for at in batch])
+                if len(batches) > 1 or count > most:  # the next is read to the same place
+                    read = [(hidden.clone(), queries.clone()) for hidden, queries in read]
+                for at, part in zip(batch, read, strict=True):
+                    found[at].append(part)
+        return [parts[0] if len(parts) == 1 else _joined(parts) for parts in found]
 
     def _read(
         self,
-        play: tuple[bool, int],
+        with_prompt: bool,
         prefixes: Sequence[Prefix],
         places: Sequence[tuple[SlotCache, int]],
     ) -> Sequence[tuple[Tensor, Tensor]]:
-        """Read prefixes of one length and of different levels."""
+        """Read prefixes of one length, which a recording has, and of different levels."""
         host, parts, count = self._idle.copy(), self._parts, len(prefixes[0])
         copies = np.full((_COPIES * len(host), 2), self._passes.pool.padding)
         due: list[tuple[int, int]] = []
@@ -156,17 +175,16 @@ class RecordedPrefixes:
             own[parts.symbols][:count], own[parts.positions][:count] = one.numbers[:2]
             own[parts.reach][:count] = self._reach(one)
             own[parts.pages][: len(pages)] = pages
-        if play[0] and (prompt := prefixes[0].prompt) is not None:
-            self._prompt[: len(prompt)].copy_(prompt)
         self._upload.send(host)
-        self._plays[play]()
+        length = next(one for one in self._lengths[with_prompt] if one >= count)
+        self._plays[with_prompt, length]()
         for cache, slot in paged:
             cache.advance(slot, count)
-        return [(self._hidden[row, None], self._queries[row, None]) for row in rows]
+        return [(self._hidden[row, :count], self._queries[row, :count]) for row in rows]
 
     def _reach(self, prefix: Prefix) -> NDArray[np.int64]:
         """Return how many positions each sees, itself among them: see `Valle.ranks`."""
-        if prefix.level == 0 or self._model.config.nar_mask == "causal":
+        if self._causal:
             return np.arange(1, len(prefix) + 1)
         blocks = prefix.numbers[2]
         return np.searchsorted(blocks, blocks, side="right")
@@ -175,7 +193,6 @@ class RecordedPrefixes:
         """Return what reads up to so many positions of each level, to be recorded."""
         model, passes, parts, table = self._model, self._passes, self._parts, self._table
         rows, by_page = len(table), passes.pool.by_page
-        last = torch.arange(rows, device=table.device) * length - 1
 
         def read() -> None:
             copies = table[:, parts.copies].reshape(-1, 2)
@@ -192,8 +209,13 @@ class RecordedPrefixes:
                 table[:, part][:, :length] for part in (parts.positions, parts.reach)
             )
             layout = passes.layout(positions, table[:, parts.held][:, 0], counts, reach)
-            hidden, queries = passes.run(x, layout(table[:, parts.pages]))
-            self._hidden.copy_(hidden.index_select(0, last + counts))
-            self._queries.copy_(queries.index_select(0, last + counts))
+            hidden, queries = passes.run(x, layout(table[:, parts.pages]), self._layer)
+            self._hidden[:, :length].copy_(hidden.view(rows, length, -1))
+            self._queries[:, :length].copy_(queries.view(rows, length, *queries.shape[1:]))
 
         return read
+
+
+def _joined(parts: Sequence[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
+    hidden, queries = zip(*parts, strict=True)
+    return torch.cat(hidden), torch.cat(queries)

@@ -120,12 +120,19 @@ class Valle(nn.Module):
     @property
     def symbol_count(self) -> int:
         """How many `symbols` there are."""
-        return 1 + self.config.levels + self.languages.num_embeddings + self.phonemes.num_embeddings
+        return self._first_frame + self.response[0].num_embeddings
 
     def symbols(self) -> Tensor:
-        """Return a copy ``[V, D]`` of the embeddings of all that a prefix has but the prompt."""
-        weights = (self.level.weight, self.languages.weight, self.phonemes.weight)
-        return torch.cat([self.separator[None], *weights])
+        """Return a copy ``[V, D]`` of the embeddings of all that a prefix has but the prompt.
+
+        Those of the frames of level 0 come last.
+        """
+        tables = self.level, self.languages, self.phonemes, self.response[0]
+        return torch.cat([self.separator[None], *(one.weight for one in tables)])
+
+    @property
+    def _first_frame(self) -> int:
+        return 1 + self.config.levels + self.languages.num_embeddings + self.phonemes.num_embeddings
 
     def null_prefix(self, level: int, *, language: int = 0) -> Prefix:
         """Return the unconditional prefix for guidance: no text and no prompt.
@@ -139,18 +146,25 @@ class Valle(nn.Module):
         return replace(prefix, shared=0 if self.config.nar_mask == "full" else len(prefix))
 
     def begin(self, prefix: Prefix, codes: Tensor) -> Prefix:
-        """Return a level-0 prefix extended by first frames of the response, ``[T]`` int64."""
-        start, count = prefix.response_start, len(codes)
-        frames = np.arange(start, start + count)
-        blocks = 2 + frames // self.config.block_frames
+        """Return a level-0 prefix extended by first frames of the response; see `frames`."""
+        frames = self.frames(codes, prefix.response_start)
         return replace(
             prefix,
-            numbers=np.concatenate([prefix.numbers, [frames * 0, frames, blocks]], 1),
-            embed=lambda: torch.cat([prefix.embeddings, self.embed_response(codes[:, None], 0)]),
-            response_start=start + count,
+            numbers=np.concatenate([prefix.numbers, frames.numbers], 1),
+            embed=lambda: torch.cat([prefix.embeddings, frames.embeddings]),
+            response_start=prefix.response_start + len(codes),
             shared=0,
-            is_begun=True,
         )
+
+    def frames(self, codes: Tensor, start: int) -> Prefix:
+        """Return frames ``[T]`` int64 of level 0, on the host, as what is read behind a prefix.
+
+        ``start`` is the position id of the first.
+        """
+        positions, device = np.arange(start, start + len(codes)), self.separator.device
+        blocks = 2 + positions // self.config.block_frames
+        numbers = np.stack([self._first_frame + codes.numpy(), positions, blocks])
+        return Prefix(0, numbers, lambda: self.embed_response(codes.to(device)[:, None], 0), device)
 
     def embed_response(self, codes: Tensor, level: int) -> Tensor:
         """Return the embeddings ``[T, D]`` of the response as input of a level.
@@ -176,13 +190,18 @@ class Valle(nn.Module):
         frames = torch.arange(start, start + count, device=self.separator.device)
         return 2 + frames // self.config.block_frames
 
-    def read(self, prefix: Prefix, cache: SlotCache, slot: int) -> tuple[Tensor, Tensor]:
+    def read(
+        self, prefix: Prefix, cache: SlotCache, slot: int, layer: int | None = None
+    ) -> tuple[Tensor, Tensor]:
         """Append a prefix to a slot.
 
-        Returns hidden states ``[S, D]``, and the last layer's queries ``[S, heads, head_dim]``.
+        Returns hidden states ``[S, D]``, and queries ``[S, heads, head_dim]`` of a layer; None: of
+        the last.
         """
         ranks = self.ranks(prefix.level, prefix.blocks)
-        return self.transformer.extend(prefix.embeddings, prefix.positions, cache, slot, ranks)
+        return self.transformer.extend(
+            prefix.embeddings, prefix.positions, cache, slot, ranks, layer
+        )
 
     def ranks(self, level: int, blocks: Tensor) -> Tensor:
         """Return the ranks ``[S]`` for `Transformer`'s mask, of `Prefix.blocks`, `response_blocks`.

@@ -132,9 +132,9 @@ class UtteranceInput:
 
     def _begun(self, model: Valle, prefix: Prefix) -> Prefix:
         """Return a prefix with the frames that the response continues."""
-        begun = [earlier.codes.to(model.separator.device) for earlier in self.context]
+        begun = [earlier.codes for earlier in self.context]
         if self.params.prompt_as_prefix and self.prompt is not None:
-            begun.insert(0, self.prompt[:, 0])
+            begun.insert(0, self.prompt[:, 0].cpu())
         return model.begin(prefix, torch.cat(begun)) if begun else prefix
 
 

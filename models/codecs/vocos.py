@@ -78,8 +78,8 @@ class Vocos(nn.Module):
         bandwidth = next(
             place for place, most in enumerate(self.config.bandwidth_levels) if levels <= most
         )
-        rows = torch.arange(levels, device=codes.device)
-        latent = self.codebooks[rows, codes].sum(1)
+        rows = torch.arange(levels, device=self.codebooks.device)
+        latent = self.codebooks[rows, codes.to(rows.device)].sum(1)
         x = self.norm(self.embed(latent.T[None])[0].T, bandwidth)
         for block in self.convnext:
             x = block(x, bandwidth)

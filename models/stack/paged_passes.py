@@ -17,7 +17,6 @@ from models.cuda.transfers import to_device
 from models.stack.attention import attention_statistics
 from models.stack.block import Block, RmsNorm
 from models.stack.paged_cache import PAGE, PagedCache, PagePool
-from models.stack.slot_cache import SlotCache
 
 
 class Placed(NamedTuple):
@@ -31,7 +30,7 @@ class Placed(NamedTuple):
 
 
 class PagedPasses:
-    """A `models.stack.slot_cache.CachedPasses` over one pool.
+    """Passes over one pool: recorded, or those of `models.stack.slot_cache.CachedPasses`.
 
     Attributes:
         pool: On the device and of the dtype of the weights.
@@ -109,59 +108,25 @@ class PagedPasses:
         keys = gather(self.pool.keys[-1], pages, queries.dtype)
         return attention_statistics(queries, keys, seen)
 
-    def new_cache(self, slots: int, max_length: int) -> PagedCache:
-        """Return an empty cache; see `CachedPasses`."""
-        return self.pool.new_cache(slots, max_length)
-
-    def step(
-        self, x: Tensor, positions: Tensor, cache: SlotCache, slots: Sequence[int]
-    ) -> tuple[Tensor, Tensor]:
-        """Append a position to each slot; see `CachedPasses`."""
-        reach = torch.ones(1, dtype=torch.int64, device=x.device)
-        return self._append(x[:, None], positions[:, None], cache, slots, reach)
-
     def extend(
         self,
         x: Tensor,
         positions: Tensor,
-        cache: SlotCache,
+        cache: PagedCache,
         slot: int,
         mask: Tensor | None,
         layer: int | None = None,
     ) -> tuple[Tensor, Tensor]:
         """Append positions to a slot; see `CachedPasses`. Each sees those up to some later one."""
+        count, held = len(x), cache.lengths[slot]
         if mask is None:
-            reach = torch.full((len(x),), len(x), device=x.device)
+            reach = torch.full((count,), count, device=x.device)
         else:
-            reach = mask[:, cache.lengths[slot] :].sum(1)
-        return self._append(x[None], positions[None], cache, [slot], reach, layer)
-
-    def _append(
-        self,
-        x: Tensor,
-        positions: Tensor,
-        cache: SlotCache,
-        slots: Sequence[int],
-        reach: Tensor,
-        layer: int | None = None,
-    ) -> tuple[Tensor, Tensor]:
-        """Append ``x [B, S, D]`` to B slots, whose S positions see ``reach [S]`` of them each."""
-        if not isinstance(cache, PagedCache):
-            raise ValueError("passes over pages need a PagedCache")
-        batch, count = x.shape[:2]
-        for slot in slots:
-            cache.check_room(slot, count)
-            cache.reserve(slot, cache.lengths[slot] + count)
-        width = max(len(cache.pages(slot)) for slot in slots)
-        rows = [
-            [cache.lengths[slot], *cache.pages(slot)]
-            + [self.pool.padding] * (width - len(cache.pages(slot)))
-            for slot in slots
-        ]
-        table = to_device(rows, x.device)
-        counts = torch.full((batch,), count, device=x.device)
-        placed = self.layout(positions, table[:, 0], counts, reach)(table[:, 1:])
-        found = self.run(x.flatten(0, 1), placed, layer)
-        for slot in slots:
-            cache.advance(slot, count)
+            reach = mask[:, held:].sum(1)
+        cache.check_room(slot, count)
+        cache.reserve(slot, held + count)
+        table = to_device([[held, count, *cache.pages(slot)]], x.device)
+        layout = self.layout(positions[None], table[:, 0], table[:, 1], reach)
+        found = self.run(x, layout(table[:, 2:]), layer)
+        cache.advance(slot, count)
         return found

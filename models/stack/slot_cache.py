@@ -82,7 +82,7 @@ class SlotCache(ABC):
 class CachedPasses(Protocol):
     """The blocks and the final norm of a stack, run on a cache of another kind than its own.
 
-    Over pages it is `models.stack.paged_passes`; in integers `models.int8`, installed from outside.
+    In integers `models.int8`, installed from outside.
     Both passes raise ValueError, and no slot has grown, if one is full or the cache is of another
     kind. They return hidden states ``[S, D]`` after the final norm, and a layer's queries
     ``[S, heads, head_dim]``, rotated as `SlotCache.keys_of` rotates its keys.

@@ -127,8 +127,10 @@ class Transformer(nn.Module):
         if ranks is not None and len(x) > 1:
             past = torch.ones(len(x), cache.lengths[slot], dtype=torch.bool, device=x.device)
             mask = torch.cat([past, ranks[None] <= ranks[:, None]], 1)
-        if (passes := self._passes_over(cache)) is not None:
-            return passes.extend(x, positions, cache, slot, mask, layer)
+        if isinstance(cache, PagedCache):
+            return self.paged(cache.pool).extend(x, positions, cache, slot, mask, layer)
+        if self._passes is not None:
+            return self._passes.extend(x, positions, cache, slot, mask, layer)
         cache = _as_kv_cache(cache)
         rotations, wanted = self.rotations[positions], x
         visible = None if mask is None else mask[None]
@@ -147,9 +149,12 @@ class Transformer(nn.Module):
     def step(
         self, x: Tensor, positions: Tensor, cache: SlotCache, slots: Sequence[int]
     ) -> tuple[Tensor, Tensor]:
-        """Append a vector ``x [B, D]`` to each of B distinct slots, as `CachedPasses.step`."""
-        if (passes := self._passes_over(cache)) is not None:
-            return passes.step(x, positions, cache, slots)
+        """Append a vector ``x [B, D]`` to each of B distinct slots, as `CachedPasses.step`.
+
+        Not to pages, of which steps are recorded: see `models.stack.paged_passes`.
+        """
+        if self._passes is not None:
+            return self._passes.step(x, positions, cache, slots)
         cache = _as_kv_cache(cache)
         parts = [
             self._step_block(x[part], positions[part], cache, slots[part])
@@ -159,10 +164,6 @@ class Transformer(nn.Module):
             return parts[0]
         hidden, queries = zip(*parts, strict=True)
         return torch.cat(hidden), torch.cat(queries)
-
-    def _passes_over(self, cache: SlotCache) -> CachedPasses | None:
-        """Return whose passes run on a cache; None: our own."""
-        return self.paged(cache.pool) if isinstance(cache, PagedCache) else self._passes
 
     def _step_block(
         self, x: Tensor, positions: Tensor, cache: KVCache, slots: Sequence[int]

@@ -8,7 +8,7 @@ import torch
 from models.config import ModelConfig
 from models.prefix import Prefix
 from models.prefix_cache import NullKey, PrefixCache, SlotPrefix, VoiceKey, one_by_one
-from models.recorded_prefixes import RecordedPrefixes, padded_lengths
+from models.recorded_prefixes import PIECES, RecordedPrefixes, padded_lengths
 from models.stack.paged_cache import PAGE, PagedCache, PagePool
 from models.valle import Valle
 from tests.capture.tape import Tape
@@ -27,7 +27,7 @@ EVE = VoiceKey(None, "eve", 0)
 def made(levels: list[int], **changes: Any) -> tuple[Valle, PagePool, RecordedPrefixes, Tape]:
     model, tape = random_model(CONFIG.model_copy(update=SMALL | changes)), Tape()
     pool = PagePool(model.config, 60, dtype=torch.float32, device=CPU)
-    return model, pool, RecordedPrefixes(model, pool, levels, tape.record), tape
+    return model, pool, RecordedPrefixes(model, pool, levels, tape.record, 1024), tape
 
 
 def text(number: int, symbols: int) -> list[int]:
@@ -107,16 +107,40 @@ def test_pages_that_are_nobodys_and_those_of_others_stay_as_they_are() -> None:
     assert torch.equal(pool.by_page[:, own], before)
 
 
-def test_what_no_recording_has_room_for_is_read_one_by_one() -> None:
-    model, pool, recorded, tape = made([0])
-    long = model.prefix(text(0, 300), 0)
-    begun = model.begin(model.prefix(text(0, 3), 0), torch.tensor([1, 2, 3]))
-    for prefix in (long, begun, model.prefix(text(0, 3), 4)):
-        cache, other = pool.new_cache(1, 400), model.new_cache(1, 400)
-        plays = tape.plays
-        ((hidden, _),) = recorded([prefix], [(cache, 0)])
-        assert tape.plays == plays
-        assert torch.allclose(hidden, model.read(prefix, other, 0)[0], atol=1e-4)
+@pytest.mark.parametrize("level", [0, 2])
+def test_what_sees_nothing_after_it_is_read_piece_by_piece_also_frames_behind_it(
+    level: int,
+) -> None:
+    model, pool, recorded, tape = made([level], nar_mask="causal")
+    drawn, frames = some_codes(300, seed=1)[:, 0], some_codes(40, seed=2)[:, 0]
+    for symbols, prompt in ((3, 0), (300, 0), (60, 70), (130, 60)):
+        codes = some_codes(prompt, seed=3) if prompt else None
+        prefixes = [model.prefix(text(0, symbols), level, prompt=codes)]
+        if not level:
+            prefixes = [model.begin(prefixes[0], drawn), model.frames(frames, 300)]
+        cache, other = pool.new_cache(1, 800), model.new_cache(1, 800)
+        for prefix in prefixes:
+            plays = tape.plays
+            ((hidden, queries),) = recorded([prefix], [(cache, 0)])
+            assert tape.plays - plays == -(-len(prefix) // PIECES[-1])
+            for found, expected in zip(
+                (hidden, queries), model.read(prefix, other, 0), strict=True
+            ):
+                assert torch.allclose(found, expected, atol=1e-4)
+
+
+def test_queries_are_those_of_the_layer_that_is_asked_for() -> None:
+    model, pool, _, tape = made([0])
+    recorded = RecordedPrefixes(model, pool, [0], tape.record, layer=0)
+    prefix = model.prefix(text(0, 9), 0)
+    ((_, queries),) = recorded([prefix], [(pool.new_cache(1, 90), 0)])
+    assert torch.allclose(queries, model.read(prefix, model.new_cache(1, 90), 0, 0)[1], atol=1e-4)
+
+
+def test_a_text_that_is_a_block_is_not_read_in_pieces() -> None:
+    model, pool, recorded, _ = made([1])
+    with pytest.raises(ValueError, match="see each other"):
+        recorded([model.prefix(text(0, 90), 1)], [(pool.new_cache(1, 200), 0)])
 
 
 @pytest.mark.parametrize(("known", "launches"), [(True, 2), (False, 5)])
@@ -142,16 +166,17 @@ def test_all_levels_of_a_voice_take_few_launches_and_no_wait(known: bool, launch
 
 
 @pytest.mark.parametrize(
-    ("changes", "lengths", "prompted"),
+    ("changes", "level_0", "lengths"),
     [
-        ({}, [80, 144, 272], [240]),
-        ({"segments": ("phn", "prom", "resp")}, [80, 144, 272], [128, 256, 496]),
-        ({"max_prompt_frames": 0}, [80, 144, 272], []),
+        ({}, False, {False: [80, 144, 272], True: [240]}),
+        ({"max_prompt_frames": 0}, False, {False: [80, 144, 272]}),
+        ({"nar_mask": "causal"}, False, {False: [*PIECES], True: [*PIECES]}),
+        ({}, True, {True: [*PIECES]}),
+        ({"max_prompt_frames": 0}, True, {False: [*PIECES]}),
     ],
 )
 def test_lengths_are_few_and_hold_the_longest(
-    changes: dict[str, Any], lengths: list[int], prompted: list[int]
+    changes: dict[str, Any], level_0: bool, lengths: dict[bool, list[int]]
 ) -> None:
     config = ModelConfig.model_validate(CONFIG.model_dump() | {"max_phonemes": 250} | changes)
-    assert padded_lengths(config, with_prompt=False) == lengths
-    assert padded_lengths(config, with_prompt=True) == prompted
+    assert padded_lengths(config, level_0=level_0) == lengths

@@ -72,9 +72,14 @@ class InputBatch(ABC):
     # How many steps are queued before the host reads what the first of them drew
     lag: ClassVar[int] = 0
 
-    def __init__(self, model: Valle, cache: SlotCache, read: Read) -> None:
+    def __init__(
+        self, model: Valle, cache: SlotCache, reader: Callable[[int | None], Read]
+    ) -> None:
         config, device, slots = model.config, model.separator.device, len(cache.lengths)
-        self.model, self.cache, self._read = model, cache, read
+        self.model, self.cache = model, cache
+        # Of which the queries are the last layer's, and those of the alignment head
+        self._read = reader(None)
+        self._read_aligned = None if config.alignment is None else reader(config.alignment.layer)
         self.table = SlotTable(
             slots,
             frames=cache.max_length,
@@ -248,17 +253,14 @@ class InputBatch(ABC):
         Returns how much each frame attends to each of the utterance's symbols, ``[T, S]``
         float32 on the host; None where the model has no alignment head.
         """
-        head, inputs = self.model.config.alignment, hypothesis.inputs
-        if head is None or not hypothesis.codes:
+        read, inputs = self._read_aligned, hypothesis.inputs
+        if read is None or not hypothesis.codes:
             return None
         prefix, slot = inputs.ar_prefix(self.model), hypothesis.slot
-        last, text = len(prefix) - 1, inputs.own_text(prefix)
-        self.cache.rewind(slot, last)
-        reading = TextAttention(
-            self.model, prefix, prefix[last:], self.cache, slot, text=text, head=head
-        )
-        codes = torch.tensor(hypothesis.codes, device=self.model.separator.device)
-        return reading.push(codes)[0].cpu()
+        self.cache.rewind(slot, len(prefix) - 1)
+        text = inputs.own_text(prefix)
+        reading = TextAttention(self.model, prefix, self.cache, slot, read, text=text)
+        return reading.push(torch.tensor(hypothesis.codes))[0].cpu()
 
     def make_room(self, hypothesis: Hypothesis) -> None:  # noqa: B027  # pages need it
         """Take the memory that a row needs for the next step, if it draws."""
@@ -307,15 +309,13 @@ class InputBatch(ABC):
 
     def _run_kept(self, codes: Tensor, start: int, slot: int) -> list[float]:
         """Run frames ``[T]`` of an earlier take, all but the last; returns their log-probs."""
-        model, device = self.model, self.model.separator.device
-        codes, hidden = codes.to(device), self.first_hidden[slot, None]
+        hidden = self.first_hidden[slot, None]
         if len(codes) > 1:
-            positions = torch.arange(start, start + len(codes) - 1, device=device)
-            ranks = torch.arange(len(codes) - 1, device=device)
-            embedded = model.embed_response(codes[:-1, None], 0)
-            after, _ = model.transformer.extend(embedded, positions, self.cache, slot, ranks)
+            frames = self.model.frames(codes[:-1], start)
+            ((after, _),) = self._read([frames], [(self.cache, slot)])
             hidden = torch.cat([hidden, after])
-        return log_prob_of(sanitise(model.logits(hidden, 0)), codes).tolist()
+        logits = sanitise(self.model.logits(hidden, 0))
+        return log_prob_of(logits, codes.to(logits.device)).tolist()
 
     def _statistics(self, query: Tensor, slot: int) -> Tensor:
         """Return the statistics ``[4]`` of the attention of a slot's last query."""

@@ -42,8 +42,8 @@ class PagedBatch(InputBatch):
     def __init__(
         self, model: Valle, pool: PagePool, slots: int, max_length: int, record: Record
     ) -> None:
-        self._prefixes = RecordedPrefixes(model, pool, [0], record)
-        super().__init__(model, pool.new_cache(slots, max_length), self._prefixes)
+        reader = partial(RecordedPrefixes, model, pool, [0], record, max_length)
+        super().__init__(model, pool.new_cache(slots, max_length), reader)
         device, vocab_size = model.separator.device, self.sampler.vocab_size
         self._passes = model.transformer.paged(pool)
         # No power of two that is nearly all: a row that is not used costs next to nothing.
@@ -133,7 +133,9 @@ class PagedBatch(InputBatch):
         self._feeding.clear()
         self._drawing.clear()
         self._attending = None
-        self._prefixes.close()
+        for one in (self._read, self._read_aligned):
+            if isinstance(one, RecordedPrefixes):
+                one.close()
         for slot in range(len(self.cache.lengths)):
             self.cache.rewind(slot, 0)
 

@@ -1,6 +1,7 @@
 """Level 0 over slots, on a CPU: each row of its own length, its step read at once."""
 
 from collections.abc import Sequence
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -18,7 +19,7 @@ class SlotBatch(InputBatch):
     """Steps of the stack over slots; only rows that draw are fed."""
 
     def __init__(self, model: Valle, slots: int, max_length: int) -> None:
-        super().__init__(model, model.new_cache(slots, max_length), one_by_one(model))
+        super().__init__(model, model.new_cache(slots, max_length), partial(one_by_one, model))
 
     def feed(self, hypotheses: Sequence[Hypothesis]) -> Fed:
         """Feed hypotheses; see `InputBatch`. The logits of idle ones are another's."""

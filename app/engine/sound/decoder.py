@@ -15,7 +15,6 @@ from app.engine.sound.recording import RecordedChunks
 from app.engine.sound.utterance import SoundUtterance
 from app.engine.utterance import UtteranceInput
 from models.checkpoints import SpeechModel
-from models.codecs.vocos import Vocos
 from models.config import BOS_ID, EOS_ID
 from models.cuda.graphs import alone
 from models.prefix_cache import PrefixCache
@@ -57,12 +56,15 @@ class SoundDecoder:
             self.allocate()
             speech, prefixes, recorded = self._speech, self._prefixes, self.recorded
             read = None if recorded is None else recorded.prefixes
+            fits = recorded is not None and inputs.positions <= recorded.columns
             codebooks = speech.codec.quantizer.codebooks
             levels = Levels(speech.model, codebooks, inputs, prefixes, read, heard)
-            aligned = UtteranceAlignment(speech.model, inputs, prefixes) if inputs.aligned else None
-            utterance = SoundUtterance(speech, levels, aligned, self._make)
-            vocos = isinstance(speech.decoder, Vocos)
-            if recorded is not None and not vocos and inputs.positions <= recorded.columns:
+            alignment = None
+            if inputs.aligned:
+                own = recorded.aligned if recorded is not None and fits else None
+                alignment = UtteranceAlignment(speech.model, inputs, prefixes, own)
+            utterance = SoundUtterance(speech, levels, alignment, self._make)
+            if recorded is not None and fits:
                 utterance.stream = recorded.streams.take()
                 if utterance.stream is not None:
                     weakref.finalize(utterance, recorded.streams.give, utterance.stream)

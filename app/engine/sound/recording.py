@@ -143,6 +143,7 @@ class RecordedChunks:
         frames: The numbers of frames of a chunk; a last one is filled up.
         columns: The most positions of an utterance.
         prefixes: Reads prefixes of the finer levels.
+        aligned: Reads level 0 for its alignment; None if the model has no alignment head.
     """
 
     @torch.inference_mode()
@@ -166,6 +167,11 @@ class RecordedChunks:
         each = 1 if config.nar_mask == "causal" else config.block_frames
         self._reach = (own // each + 1) * each
         self.prefixes = RecordedPrefixes(speech.model, pool, range(1, config.levels), record)
+        self.aligned: RecordedPrefixes | None = None
+        if (head := config.alignment) is not None:
+            self.aligned = RecordedPrefixes(
+                speech.model, pool, [0], record, sizes.columns, head.layer
+            )
         self._passes = speech.model.transformer.paged(pool)
         self._row = row_of(config.levels, self.frames[-1], sizes.columns // PAGE)
         self.streams = CodecStreams(speech, sizes.streams)
@@ -217,6 +223,8 @@ class RecordedChunks:
         """Forget all functions; nothing can be made any more."""
         self._plays.clear()
         self.prefixes.close()
+        if self.aligned is not None:
+            self.aligned.close()
 
     def _filled_up(self, utterance: SoundUtterance) -> int:
         """Return the frames of the recorded chunk that holds its next one; 0: none does."""

@@ -87,6 +87,7 @@ class SoundUtterance(Iterator[AudioChunk]):
         block = speech.model.config.block_frames
         self._rate_hz = speech.codec.config.sample_rate_hz
         self._decoder = ChunkDecoder(speech.decoder, block)
+        self._whole = isinstance(speech.decoder, Vocos)
         self._chunks = chunks_of(block)
         self._work, self._ended = deque[Window](), False
         self._made: deque[AudioChunk | Exception] = deque()
@@ -130,9 +131,7 @@ class SoundUtterance(Iterator[AudioChunk]):
         drawn_s = perf_counter()
         self.spent_s += drawn_s - started_s
         chunks = self._complete()
-        samples = [self._decoder.push(chunk) for chunk in chunks]
-        if self._ended and not self._work:
-            samples.append(self._decoder.finish())
+        samples = self._decoded(chunks)
         made = self._chunk_of(torch.cat([self.levels.codes[:0], *chunks]), chunks, samples)
         made.codec_s = perf_counter() - drawn_s
         self._made.append(made)
@@ -142,7 +141,10 @@ class SoundUtterance(Iterator[AudioChunk]):
         self._work.popleft()
         self.levels.advance(codes)
         try:
-            self._made.append(self._chunk_of(codes, self._complete(), [samples()]))
+            chunks = self._complete()
+            # What decodes an utterance as a whole is no part of a recording.
+            heard = self._decoded(chunks) if self._whole else [samples()]
+            self._made.append(self._chunk_of(codes, chunks, heard))
         except Exception as error:  # of this utterance alone
             self._made.append(error)
 
@@ -157,6 +159,11 @@ class SoundUtterance(Iterator[AudioChunk]):
         windows = self._chunks.up_to(len(codes), ended=self._ended and not self._work)
         # Each of its own memory: where it lies must not depend on how the frames came.
         return [codes[one.start : one.end].clone() for one in windows]
+
+    def _decoded(self, chunks: Sequence[Tensor]) -> list[Samples]:
+        """Return the samples of the codec's next chunks, and with the last what it held back."""
+        samples = [self._decoder.push(chunk) for chunk in chunks]
+        return samples if self._work or not self._ended else [*samples, self._decoder.finish()]
 
     def _chunk_of(
         self, codes: Tensor, chunks: Sequence[Tensor], samples: Sequence[Samples]

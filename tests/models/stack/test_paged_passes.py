@@ -43,14 +43,11 @@ def test_in_8_bits_they_differ_by_what_rounding_costs(stack: Transformer) -> Non
     assert ((keys - kept).abs() < half_a_step + CLOSE).all()
 
 
-def test_slots_that_are_stepped_need_room_in_the_pool(stack: Transformer) -> None:
-    pool = pool_of(2)
-    cache, at = pool.new_cache(3, PAGE), torch.zeros(3, dtype=torch.int64)
+def test_a_slot_that_grows_needs_room_in_the_pool(stack: Transformer) -> None:
+    cache, at = pool_of(2).new_cache(1, 4 * PAGE), torch.arange(2 * PAGE + 1)
     with pytest.raises(OutOfPages):
-        stack.step(vectors(3), at, cache, [0, 1, 2])
-    assert cache.lengths == [0, 0, 0]
-    with pytest.raises(ValueError, match="need a PagedCache"):
-        stack.paged(pool).step(vectors(1), at[:1], KVCache(CONFIG, 1, 9), [0])
+        stack.extend(vectors(len(at)), at, cache, 0, at)
+    assert cache.lengths == [0]
 
 
 @pytest.mark.parametrize("broken", [torch.nan, torch.inf, -torch.inf])
@@ -63,7 +60,7 @@ def test_what_is_no_number_spoils_nothing_that_follows_in_its_page(
     cache.rewind(0, 0)
     for seed in range(3):  # the broken positions lie behind its end
         place = torch.tensor([seed])
-        found, expected = (stack.step(vectors(1, seed), place, one, [0])[0] for one in (cache, own))
+        found, expected = (stack.extend(vectors(1, seed), place, one, 0)[0] for one in (cache, own))
         assert (found - expected).abs().max() < CLOSE
 
 

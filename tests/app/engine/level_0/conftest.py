@@ -16,7 +16,7 @@ from models.valle import Valle
 def float_model(toy: Path) -> Valle:
     model = load_speech_model(toy, torch.device("cpu")).model
     head = AlignmentHead(layer=1, head=1)
-    model.config = model.config.model_copy(update={"alignment": head})
+    model.config = model.config.model_copy(update={"alignment": head, "max_prompt_frames": 70})
     return model
 
 

@@ -100,12 +100,12 @@ def attention_of(model: Valle, asked: UtteranceInput, codes: list[int]) -> np.nd
     head, prefix = model.config.alignment, asked.ar_prefixes(model)[0]
     assert head is not None
     cache = model.new_cache(1, len(prefix) + len(codes))
-    wanted = [SlotPrefix(prefix, 0, None)]
-    (rest,) = PrefixCache(model).begin(wanted, cache, one_by_one(model))
+    read = one_by_one(model, head.layer)
+    PrefixCache(model).begin([SlotPrefix(prefix, 0, None)], cache, read)
     text = asked.own_text(prefix)
     own = model.phonemes(torch.tensor(asked.phoneme_ids[1:-1]))
     assert torch.equal(prefix.embeddings[text][1:-1], own)
-    reading = TextAttention(model, prefix, rest, cache, text=text, head=head)
+    reading = TextAttention(model, prefix, cache, 0, read, text=text)
     return reading.push(torch.tensor(codes, dtype=torch.int64))[0].numpy()
 
 

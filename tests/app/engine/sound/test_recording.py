@@ -21,7 +21,8 @@ from app.engine.utterance import UtteranceInput
 from models.checkpoints import SpeechModel
 from models.codecs.spectral import SpectralCodec
 from models.codecs.streaming import StreamTable
-from models.config import MaskKind, SpectralCodecConfig
+from models.codecs.vocos import Vocos
+from models.config import AlignmentHead, MaskKind, SpectralCodecConfig, VocosConfig
 from models.cuda.graphs import Play
 from models.cuda.transfers import Download, Upload
 from models.stack.paged_cache import OutOfPages, PagePool
@@ -151,6 +152,41 @@ def test_codes_that_are_known_take_recordings_too_and_sound_alike(speech, decode
     found, expected = (heard(decoded_at_once(one, codes[:, 0])) for one in streams)
     assert tape.plays == plays + 5  # of 15, 15, 30, 45 and 16 frames
     assert np.abs(found - expected).max() <= CLOSE * np.abs(expected).max()
+
+
+def test_frames_are_aligned_from_tape_as_they_are_by_themselves(speech) -> None:
+    other, tape = masked(speech, "block_causal", alignment=AlignmentHead(layer=0, head=1)), Tape()
+    own, level_0 = replace(utterance(2), aligned=True), codes_of(2, 100)
+    recorded, called = decoder_of(other, tape.record), SoundDecoder(other)
+    plays = tape.plays
+    streams = [one.begin(own) for one in (recorded, called)]
+    found, expected = (
+        [one.alignment for one in decoded_at_once(stream, level_0)] for stream in streams
+    )
+    # Prompt and text of the finer levels and of level 0; four chunks, each of which is aligned.
+    assert tape.plays == plays + 2 * 2 + 2 * 4
+    for one, same in zip(found, expected, strict=True):
+        assert one is not None
+        assert same is not None
+        assert one.path.tolist() == same.path.tolist()
+        assert np.abs(one.logprobs - same.logprobs).max() < 1e-4
+
+
+def test_vocos_decodes_at_the_end_what_recordings_have_drawn(speech) -> None:
+    torch.manual_seed(0)
+    vocos = Vocos(VocosConfig(dimension=4, width=8, ffn=12, layers=1, codes=512)).eval()
+    vocos.codebooks.normal_()
+    other, tape = replace(speech, vocos=vocos.requires_grad_(False)), Tape()
+    recorded, called = decoder_of(other, tape.record), SoundDecoder(other)
+    for frames, chunks in ((3, 1), (100, 4)):
+        own, level_0 = utterance(2), codes_of(2, frames)
+        streams = [one.begin(own) for one in (recorded, called)]
+        plays = tape.plays
+        found, expected = (decoded_at_once(one, level_0) for one in streams)
+        assert tape.plays == plays + chunks
+        assert torch.equal(codes_in(found), codes_in(expected))
+        assert len(heard(found)) == frames * 320
+        np.testing.assert_array_equal(heard(found), heard(expected))
 
 
 def test_an_utterance_that_is_longer_than_any_row_is_made_by_itself_over_pages(

@@ -44,6 +44,7 @@ REQUESTS: list[dict[str, Any]] = [
     {"best_of": 3, "max_duration_s": 0.5},
     {"beam_width": 3, "max_duration_s": 0.5},
     {"backtrack": True, "backtrack_max_silence": 20, "context_utterances": 1},
+    {"timestamps": "word", "prompt_as_prefix": True},
 ]  # fmt: skip
 
 
@@ -75,7 +76,7 @@ def on_a_gpu(patch: pytest.MonkeyPatch, recorder: Any, *, kept: KvCacheDtype = "
 
 @pytest.fixture(scope="module")
 def called(toy: Path) -> Iterator[httpx.Client]:
-    with served(create_app(settings_of(toy, slots=4))) as client:
+    with served(create_app(settings_of(toy, slots=4, alignment="1.1"))) as client:
         yield client
 
 
@@ -83,7 +84,7 @@ def called(toy: Path) -> Iterator[httpx.Client]:
 def played(toy: Path) -> Iterator[httpx.Client]:
     with pytest.MonkeyPatch.context() as patch:
         on_a_gpu(patch, Tape)
-        with served(create_app(settings_of(toy, slots=4))) as client:
+        with served(create_app(settings_of(toy, slots=4, alignment="1.1"))) as client:
             yield client
 
 
@@ -165,7 +166,7 @@ def test_a_start_makes_at_most_50_recordings(toy: Path, monkeypatch: pytest.Monk
     on_a_gpu(monkeypatch, Counting)
     monkeypatch.setattr(Synthesizer, "_record_chunks", ALL_SIZES)
     Counting.made = 0
-    backend = Synthesizer.load(settings_of(toy, max_text_chars=200))
+    backend = Synthesizer.load(settings_of(toy, max_text_chars=200, alignment="1.1"))
     backend.prepare_sound()
     assert backend.check_deterministic()
     with closing(backend.measure(Capacity(), 20)):
