@@ -18,12 +18,12 @@ PRODUCT = ("app", "models", "samplers", "valle_serve")
 DOCUMENTED = (*PRODUCT, "cluster", "tools", "training", "benchmarks", "scripts", "examples")
 MOST_PARAMETERS = 6
 LIMITS = {
-    "lines": 36_740,
-    "code": 25_480,
+    "lines": 36_765,
+    "code": 25_470,
     "docstrings": 14.2,  # percent of the lines
-    "tests": 40_330,
+    "tests": 40_375,
     "names": 0,  # class names that are there twice
-    "wide": 16,  # functions of more than `MOST_PARAMETERS`
+    "wide": 15,  # functions of more than `MOST_PARAMETERS`
     "folder": 14,  # files of the largest folder
 }
 _NO_CODE = (
