@@ -131,14 +131,14 @@ class RecordedPrefixes:
             has_prompt = bool((one.numbers[0] >= len(self._symbols)).any())
             kind = has_prompt or False not in self._lengths
             seen[one.level, len(one)] += 1
-            alike = kind, len(one), id(one.prompt), seen[one.level, len(one)]
+            alike = kind, len(one), has_prompt * id(one.prompt), seen[one.level, len(one)]
             batches.setdefault(alike, []).append(at)
         found: list[list[tuple[Tensor, Tensor]]] = [[] for _ in prefixes]
-        for (with_prompt, count, *_), batch in batches.items():
+        for (with_prompt, count, prompted, _), batch in batches.items():
             most, own = self._lengths[with_prompt][-1], [prefixes[at] for at in batch]
             if count > most and not self._causal:
                 raise ValueError(f"{count} positions that see each other, at most {most} are read")
-            if with_prompt and (prompt := own[0].prompt) is not None:
+            if prompted and (prompt := own[0].prompt) is not None:
                 self._prompt[: len(prompt)].copy_(prompt)
             for begin in range(0, count, most):
                 pieces = [one[begin : begin + most] for one in own]
