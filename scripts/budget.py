@@ -19,7 +19,7 @@ DOCUMENTED = (*PRODUCT, "cluster", "tools", "training", "benchmarks", "scripts",
 MOST_PARAMETERS = 6
 LIMITS = {
     "lines": 36_765,
-    "code": 25_470,
+    "code": 25_475,
     "docstrings": 14.2,  # percent of the lines
     "tests": 40_375,
     "names": 0,  # class names that are there twice

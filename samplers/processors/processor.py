@@ -63,10 +63,12 @@ class BatchParams:
 
     def table(self, codes: Sequence[Sequence[int]]) -> Tensor | None:
         """Return the codes that each row lists, ``(B, V)`` bool; None if no row lists any."""
+        if not any(codes):
+            return None
         table = torch.zeros(len(codes), self.vocab_size, dtype=torch.bool)
         for row, listed in enumerate(codes):
             table[row, [code for code in listed if 0 <= code < self.vocab_size]] = True
-        return table.to(self.device) if any(codes) else None
+        return table.to(self.device)
 
     @property
     def protected(self) -> Tensor | None:
