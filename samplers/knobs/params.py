@@ -80,7 +80,7 @@ class RequestKnobs(KnobSet):
     )
     min_frames: int = knob(
         0, "Speech cannot end before this many frames.",
-        group="length", off=0, unit="frames", step=1, top=150, ge=0,
+        group="length", off=0, unit="frames", step=1, top=90, ge=0,
     )
     # fmt: on
 
