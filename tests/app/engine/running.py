@@ -10,10 +10,13 @@ from tests.fakes import FakeBackend, fake_engine
 
 
 @asynccontextmanager
-async def running(backend: FakeBackend, **limits: Any) -> AsyncIterator[SpeechEngine]:
-    async with fake_engine(backend, **limits) as engine:
+async def running(
+    backend: FakeBackend | None = None, **limits: Any
+) -> AsyncIterator[tuple[SpeechEngine, FakeBackend]]:
+    own = backend or FakeBackend()
+    async with fake_engine(own, **limits) as engine:
         await engine.wait_ready()
-        yield engine
+        yield engine, own
 
 
 async def until(condition: Callable[[], object]) -> None:

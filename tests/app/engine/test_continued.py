@@ -10,7 +10,6 @@ from app.engine.errors import EngineBusy, InvalidRequest
 from app.engine.job import SpeechJob
 from samplers.knobs.params import SamplingParams
 from tests.app.engine.running import running, until
-from tests.fakes import FakeBackend
 
 pytestmark = pytest.mark.anyio
 
@@ -22,8 +21,7 @@ def growing(engine: SpeechEngine, busy_timeout_s: float = 20.0) -> GrowingSpeech
 
 
 async def test_a_job_a_sentence_one_after_the_other():
-    backend = FakeBackend()
-    async with running(backend) as engine:
+    async with running() as (engine, backend):
         speech = growing(engine)
         await speech.append("One. Two. And")
         speech.end()
@@ -37,7 +35,7 @@ async def test_a_job_a_sentence_one_after_the_other():
 
 
 async def test_while_the_text_waits_for_its_author_others_are_served():
-    async with running(FakeBackend(), max_queue=0) as engine:
+    async with running(max_queue=0) as (engine, _):
         speech = growing(engine)
         await speech.append("One. T")
         await anext(speech)
@@ -54,8 +52,7 @@ async def test_while_the_text_waits_for_its_author_others_are_served():
 
 
 async def test_only_the_first_piece_is_told_that_the_queue_is_full():
-    backend = FakeBackend()
-    async with running(backend, max_queue=0) as engine:
+    async with running(max_queue=0) as (engine, backend):
         speech = growing(engine)
         await speech.append("One. Two.")
         speech.end()
@@ -76,8 +73,7 @@ async def test_only_the_first_piece_is_told_that_the_queue_is_full():
 
 
 async def test_a_later_piece_does_not_ask_for_ever():
-    backend = FakeBackend()
-    async with running(backend, max_queue=0) as engine:
+    async with running(max_queue=0) as (engine, backend):
         speech = growing(engine, busy_timeout_s=0.0)
         await speech.append("One. Two.")
         speech.end()
@@ -92,7 +88,7 @@ async def test_a_later_piece_does_not_ask_for_ever():
 
 
 async def test_a_text_that_ended_or_is_too_long_takes_no_more():
-    async with running(FakeBackend()) as engine:
+    async with running() as (engine, _):
         speech = growing(engine)
         await speech.append("x" * 40)
         with pytest.raises(InvalidRequest, match="41 characters"):

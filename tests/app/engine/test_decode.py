@@ -11,7 +11,7 @@ from torch import Tensor
 
 from app.engine.job import TraceColumns
 from app.engine.utterance import UtteranceInput
-from models.checkpoints import SpeechModel, load_speech_model
+from models.checkpoints import SpeechModel
 from models.stack.attention import attention_statistics
 from models.stack.cache import KVCache
 from samplers.knobs.params import SamplingParams
@@ -19,11 +19,6 @@ from tests.app.engine.decoding import Decoded, decode_utterance
 
 IDS = [1, 10, 20, 30, 2]
 ENDLESS = {"ban_tokens": (512,)}  # the toy's stop
-
-
-@pytest.fixture(scope="module")
-def speech(toy) -> SpeechModel:
-    return load_speech_model(toy, torch.device("cpu"))
 
 
 def decode(speech: SpeechModel, knobs: dict[str, Any], **rest: Any) -> Decoded:

@@ -36,7 +36,7 @@ async def result(engine: SpeechEngine, text: str):
 
 async def test_a_job_gives_chunks_and_a_result_with_the_very_params_of_the_caller():
     wanted = job("hello")
-    async with running(FakeBackend()) as engine, aclosing(engine.submit(wanted)) as chunks:
+    async with running() as (engine, _), aclosing(engine.submit(wanted)) as chunks:
         spoken = [chunk async for chunk in chunks][-1].result
         assert spoken is not None
         assert (spoken.finish_reason, spoken.frames, spoken.job_id) == ("stop", 5, "hello")
@@ -45,15 +45,13 @@ async def test_a_job_gives_chunks_and_a_result_with_the_very_params_of_the_calle
 
 
 async def test_jobs_are_spoken_in_the_order_in_which_they_came():
-    backend = FakeBackend()
-    async with running(backend) as engine:
+    async with running() as (engine, backend):
         await asyncio.gather(*(result(engine, text) for text in ("one", "two", "three")))
     assert backend.spoken == ["one", "two", "three"]
 
 
 async def test_a_full_queue_refuses_at_once_and_says_when_to_come_back():
-    backend = FakeBackend()
-    async with running(backend, max_queue=1) as engine:
+    async with running(max_queue=1) as (engine, backend):
         first = asyncio.create_task(result(engine, "wait"))
         await until(lambda: engine.status.running)
         second = asyncio.create_task(result(engine, "next"))
@@ -67,8 +65,7 @@ async def test_a_full_queue_refuses_at_once_and_says_when_to_come_back():
 
 
 async def test_without_a_queue_one_job_runs_and_none_waits():
-    backend = FakeBackend()
-    async with running(backend, max_queue=0) as engine:
+    async with running(max_queue=0) as (engine, backend):
         first = asyncio.create_task(result(engine, "wait"))
         await until(lambda: engine.status.running)
         with pytest.raises(EngineBusy):
@@ -80,8 +77,7 @@ async def test_without_a_queue_one_job_runs_and_none_waits():
 
 
 async def test_closing_the_iterator_stops_the_job_at_its_next_frame():
-    backend = FakeBackend()
-    async with running(backend) as engine:
+    async with running() as (engine, backend):
         stream = engine.submit(job("wait for me"))
         backend.let(3)
         await until(lambda: stream.progress.frames == 3)
@@ -95,8 +91,7 @@ async def test_closing_the_iterator_stops_the_job_at_its_next_frame():
 
 
 async def test_cancelling_the_reading_task_stops_the_job():
-    backend = FakeBackend()
-    async with running(backend) as engine:
+    async with running() as (engine, backend):
         reading = asyncio.create_task(result(engine, "wait for me"))
         await until(lambda: engine.status.running)
         reading.cancel()
@@ -108,8 +103,7 @@ async def test_cancelling_the_reading_task_stops_the_job():
 
 
 async def test_a_job_that_left_the_queue_is_never_spoken():
-    backend = FakeBackend()
-    async with running(backend, max_queue=1) as engine:
+    async with running(max_queue=1) as (engine, backend):
         first = asyncio.create_task(result(engine, "wait"))
         await until(lambda: engine.status.running)
         stream = engine.submit(job("left"))
@@ -122,7 +116,7 @@ async def test_a_job_that_left_the_queue_is_never_spoken():
 
 
 async def test_a_failing_job_fails_alone():
-    async with running(FakeBackend()) as engine:
+    async with running() as (engine, _):
         good, bad, after = await asyncio.gather(
             *(result(engine, text) for text in ("good", "break", "after")), return_exceptions=True
         )
@@ -134,8 +128,7 @@ async def test_a_failing_job_fails_alone():
 
 
 async def test_a_bad_request_is_refused_while_another_is_spoken():
-    backend = FakeBackend()
-    async with running(backend) as engine:
+    async with running() as (engine, backend):
         first = asyncio.create_task(result(engine, "wait"))
         await until(lambda: engine.status.running)
         with pytest.raises(InvalidRequest):
@@ -147,8 +140,7 @@ async def test_a_bad_request_is_refused_while_another_is_spoken():
 
 
 async def test_texts_are_read_in_one_thread_that_is_not_the_event_loops_nor_the_workers():
-    backend = FakeBackend()
-    async with running(backend) as engine:
+    async with running() as (engine, backend):
         backend.readers.clear()  # the warm-up is the worker's
         await asyncio.gather(*(result(engine, text) for text in ("one", "two", "three")))
     (reader,) = backend.readers
@@ -156,8 +148,7 @@ async def test_texts_are_read_in_one_thread_that_is_not_the_event_loops_nor_the_
 
 
 async def test_a_text_that_takes_long_to_read_holds_a_place_and_can_be_left():
-    backend = FakeBackend()
-    async with running(backend, max_queue=0) as engine:
+    async with running(max_queue=0) as (engine, backend):
         stream = engine.submit(job("hard"))
         assert engine.status.queued == 1
         with pytest.raises(EngineBusy):
@@ -171,15 +162,14 @@ async def test_a_text_that_takes_long_to_read_holds_a_place_and_can_be_left():
 
 
 async def test_a_text_whose_reading_breaks_fails_alone():
-    async with running(FakeBackend()) as engine:
+    async with running() as (engine, _):
         with pytest.raises(GenerationFailed):
             await result(engine, "unreadable")
         assert (await result(engine, "after")).frames == 5
 
 
 async def test_a_replay_takes_its_turn_and_is_no_job_of_its_own():
-    backend = FakeBackend()
-    async with running(backend) as engine:
+    async with running() as (engine, backend):
         spoken = await result(engine, "hello")
         first = asyncio.create_task(result(engine, "wait"))
         await until(lambda: engine.status.running)
@@ -193,8 +183,7 @@ async def test_a_replay_takes_its_turn_and_is_no_job_of_its_own():
 
 
 async def test_the_deadline_ends_a_job_that_runs_and_one_that_waits():
-    backend = FakeBackend()
-    async with running(backend, request_timeout_s=0.05) as engine:
+    async with running(request_timeout_s=0.05) as (engine, backend):
         outcomes = await asyncio.gather(
             *(result(engine, text) for text in ("wait 1", "wait 2")), return_exceptions=True
         )
@@ -206,8 +195,7 @@ async def test_the_deadline_ends_a_job_that_runs_and_one_that_waits():
 
 
 async def test_draining_finishes_what_was_taken_and_takes_no_more():
-    backend = FakeBackend()
-    async with running(backend) as engine:
+    async with running() as (engine, backend):
         taken = [asyncio.create_task(result(engine, text)) for text in ("wait", "next")]
         await until(lambda: engine.status.queued == 1)
         draining = asyncio.create_task(engine.drain(timeout_s=20))
@@ -220,8 +208,7 @@ async def test_draining_finishes_what_was_taken_and_takes_no_more():
 
 
 async def test_stopping_tells_every_reader():
-    backend = FakeBackend()
-    async with running(backend) as engine:
+    async with running() as (engine, backend):
         readers = [asyncio.create_task(result(engine, text)) for text in ("wait", "next")]
         await until(lambda: engine.status.queued == 1)
         stopping = asyncio.create_task(engine.stop())
@@ -271,8 +258,7 @@ async def test_it_can_be_stopped_while_it_loads():
 
 async def test_a_worker_that_does_not_move_is_unhealthy(monkeypatch):
     monkeypatch.setattr("app.engine.serving.status.STALLED_AFTER_S", 0.02)
-    backend = FakeBackend()
-    async with running(backend) as engine:
+    async with running() as (engine, backend):
         stream = engine.submit(job("wait"))
         await asyncio.to_thread(backend.began.wait, 20)
         time.sleep(0.05)
@@ -283,8 +269,7 @@ async def test_a_worker_that_does_not_move_is_unhealthy(monkeypatch):
 
 
 async def test_jobs_run_side_by_side_where_there_are_rows():
-    backend = FakeBackend()
-    async with running(backend, slots=2) as engine:
+    async with running(slots=2) as (engine, backend):
         first, second, third = (
             asyncio.create_task(result(engine, text)) for text in ("wait 1", "wait 2", "wait 3")
         )
@@ -296,8 +281,7 @@ async def test_jobs_run_side_by_side_where_there_are_rows():
 
 
 async def test_a_more_urgent_job_overtakes_those_that_wait_but_none_that_runs():
-    backend = FakeBackend()
-    async with running(backend) as engine:
+    async with running() as (engine, backend):
         first = asyncio.create_task(result(engine, "wait"))
         await until(lambda: engine.status.running)
         later = engine.submit(SpeechJob("later", "later", SamplingParams(), priority=1))
@@ -312,8 +296,7 @@ async def test_a_more_urgent_job_overtakes_those_that_wait_but_none_that_runs():
 
 @pytest.mark.parametrize("text", ["crash wait", "deaf wait"])
 async def test_a_worker_that_breaks_loses_what_it_was_at_and_goes_on_with_who_waits(text):
-    backend = FakeBackend()
-    async with running(backend) as engine:
+    async with running() as (engine, backend):
         lost = asyncio.create_task(result(engine, text))
         await until(lambda: engine.status.running)
         waiting = asyncio.create_task(result(engine, "next"))
@@ -329,7 +312,7 @@ async def test_a_worker_that_breaks_loses_what_it_was_at_and_goes_on_with_who_wa
 
 
 async def test_a_worker_that_breaks_again_and_again_is_given_up():
-    async with running(FakeBackend()) as engine:
+    async with running() as (engine, _):
         for _ in range(MAX_RESTARTS + 1):
             with pytest.raises((GenerationFailed, EngineNotReady)):
                 await result(engine, "a crash")
@@ -345,7 +328,7 @@ async def test_a_device_that_is_lost_is_given_up_at_once(monkeypatch):
         raise torch.AcceleratorError("CUDA error, on purpose")
 
     monkeypatch.setattr(FakeBatch, "step", lost)
-    async with running(FakeBackend()) as engine:
+    async with running() as (engine, _):
         with pytest.raises((GenerationFailed, EngineNotReady)):
             await result(engine, "hello")
         await until(lambda: engine.status.state == "failed")
@@ -374,7 +357,7 @@ async def test_jobs_are_accepted_once_both_workers_have_what_they_need():
 
 
 async def test_sound_that_cannot_be_made_fails_alone_and_frees_its_rows():
-    async with running(FakeBackend(), slots=2) as engine:
+    async with running(slots=2) as (engine, _):
         outcomes = await asyncio.gather(
             result(engine, "good"), result(engine, "mute"), return_exceptions=True
         )
@@ -384,7 +367,7 @@ async def test_sound_that_cannot_be_made_fails_alone_and_frees_its_rows():
 
 
 async def test_what_is_measured_of_a_job():
-    async with running(FakeBackend()) as engine:
+    async with running() as (engine, _):
         await result(engine, "hello")
         sample = engine.metrics.registry.get_sample_value
         assert sample("tts_jobs_total", {"reason": "stop"}) == 1
@@ -397,8 +380,7 @@ async def test_what_is_measured_of_a_job():
 
 
 async def test_an_engine_that_nobody_asks_leaves_its_device_until_somebody_does():
-    backend = FakeBackend()
-    async with running(backend, unload_after_s=0.05) as engine:
+    async with running(unload_after_s=0.05) as (engine, backend):
         await until(lambda: backend.unloaded == 1)
         assert (await result(engine, "hello")).frames == 5
         assert (await result(engine, "again")).frames == 5

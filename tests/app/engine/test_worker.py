@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 
 import pytest
 import torch
-from torch import Tensor
 
 from app.engine.errors import EndedWorker, GenerationFailed
 from app.engine.reading import TextProcess
@@ -43,13 +42,9 @@ def load_model(toy: Path) -> SpeechModel:
     return load_speech_model(toy, CPU)
 
 
-def codes() -> list[Tensor]:
-    made = torch.randint(512, (100,), generator=torch.Generator().manual_seed(0))
-    return list(torch.split(made, [40, 40, 20]))
-
-
 def fed(utterance: Any) -> Any:
-    for number, frames in enumerate(codes()):
+    codes = torch.randint(512, (100,), generator=torch.Generator().manual_seed(0))
+    for number, frames in enumerate(codes.split([40, 40, 20])):
         utterance.feed(frames, number == 2)
     return utterance
 
@@ -80,21 +75,17 @@ def process(request: pytest.FixtureRequest, toy: Path) -> Iterator[Process]:
     worker.close()
 
 
-def kill(worker: Worker) -> None:
-    assert worker.pid is not None
-    os.kill(worker.pid, signal.SIGKILL)
-
-
 @pytest.mark.parametrize("after", [0, 2])
 def test_calls_one_within_another_all_go_on_where_the_process_was_killed_after_one_that_was_left(
     process: Process, after: int
 ) -> None:
     generation, found = process.worker.generation, list[list[Any]]()
+    assert process.worker.pid is not None
     with closing(process.begin()) as left:
         next(left)
     with closing(process.begin()) as outer, closing(process.begin()) as inner:
         begun = [[comparable(next(one)) for _ in range(after)] for one in (outer, inner)]
-        kill(process.worker)
+        os.kill(process.worker.pid, signal.SIGKILL)
         found += [[*begun[1], *map(comparable, inner)], [*begun[0], *map(comparable, outer)]]
     assert found == [process.expected, process.expected]
     assert process.worker.generation == generation + 1

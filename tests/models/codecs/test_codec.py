@@ -1,5 +1,7 @@
 """What every codec does: streams equal one piece, alone and in rows; bad input is refused."""
 
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor
@@ -15,21 +17,16 @@ KINDS = ("constant", "reflect", "spectral")
 FRAMES, HOP, CODES = 40, 320, 64
 
 
-def make(kind: str, gain: float = 1.0, codes: int = CODES) -> Encodec | SpectralCodec:
+def make(kind: str, **changes: Any) -> Encodec | SpectralCodec:
     torch.manual_seed(0)
     if kind == "spectral":
-        made: Encodec | SpectralCodec = SpectralCodec(
-            SpectralCodecConfig(
-                width=16, ffn=24, dimension=8, codes=codes, bands=20, gain=gain,
-                encoder_layers=1, decoder_layers=2,
-            )
-        )  # fmt: skip
-    else:
-        made = Encodec(
-            CodecConfig(
-                pad_mode=kind, gain=gain, filters=4, dimension=16, lstm_layers=2, codes=codes
-            )
+        config = SpectralCodecConfig(
+            width=16, ffn=24, dimension=8, codes=CODES, bands=20, encoder_layers=1, decoder_layers=2
         )
+        made: Encodec | SpectralCodec = SpectralCodec(config.model_copy(update=changes))
+    else:
+        other = CodecConfig(pad_mode=kind, filters=4, dimension=16, lstm_layers=2, codes=CODES)
+        made = Encodec(other.model_copy(update=changes))
     made.quantizer.codebooks.normal_()
     return made.eval().requires_grad_(False)
 

@@ -8,37 +8,26 @@ from torch import Tensor
 from models.checkpoints import load_codec, read_codec_config, save_codec
 from models.codecs.spectral import SpectralCodec
 from models.config import CodecConfig, SpectralCodecConfig
-from tests.models.codecs.test_codec import assert_close
-
-SMALL = SpectralCodecConfig(
-    width=16, ffn=24, dimension=8, codes=64, bands=20, encoder_layers=1, decoder_layers=2
-)
-FRAMES = 40
+from tests.models.codecs.test_codec import FRAMES, assert_close, make, some_codes
 
 
 @pytest.fixture(scope="module")
 def codec() -> SpectralCodec:
-    torch.manual_seed(0)
-    codec = SpectralCodec(SMALL).eval().requires_grad_(False)
-    codec.quantizer.codebooks.normal_()
+    codec = make("spectral")
+    assert isinstance(codec, SpectralCodec)
     for tensor in codec.state_dict().values():
         tensor.copy_(tensor.half())  # as it is stored
     return codec
 
 
-def some_codes(frames: int, seed: int = 0) -> Tensor:
-    generator = torch.Generator().manual_seed(seed)
-    return torch.randint(SMALL.codes, (frames, SMALL.levels), generator=generator)
-
-
 def test_a_frame_gives_its_samples_at_once(codec: SpectralCodec) -> None:
-    stream = codec.stream()
-    assert [len(stream.push(piece)) for piece in some_codes(6).split([1, 2, 3])] == [320, 640, 960]
+    stream, pieces = codec.stream(), some_codes(codec, 6).split([1, 2, 3])
+    assert [len(stream.push(piece)) for piece in pieces] == [320, 640, 960]
     assert len(stream.finish()) == 0
 
 
 def test_no_sample_depends_on_a_later_frame(codec: SpectralCodec) -> None:
-    one, other = some_codes(FRAMES), some_codes(FRAMES, seed=1)
+    one, other = some_codes(codec, FRAMES), some_codes(codec, FRAMES, seed=1)
     other[:25] = one[:25]
     first, second = codec.decode(one), codec.decode(other)
     assert_close(first[: 25 * 320], second[: 25 * 320])
@@ -46,13 +35,15 @@ def test_no_sample_depends_on_a_later_frame(codec: SpectralCodec) -> None:
 
 
 def test_noise_can_be_turned_down_when_decoding(codec: SpectralCodec) -> None:
+    codes = some_codes(codec, FRAMES)
+
     def decoded(noise_gain: float) -> Tensor:
-        other = SpectralCodec(SMALL.model_copy(update={"noise_gain": noise_gain})).eval()
+        other = SpectralCodec(codec.config.model_copy(update={"noise_gain": noise_gain})).eval()
         other.load_state_dict(codec.state_dict())
-        return other.decode(some_codes(FRAMES))
+        return other.decode(codes)
 
     none, all_of_it = decoded(0.0), decoded(1.0)
-    assert torch.equal(all_of_it, codec.decode(some_codes(FRAMES)))
+    assert torch.equal(all_of_it, codec.decode(codes))
     assert_close(decoded(0.25), 0.75 * none + 0.25 * all_of_it)
     assert not torch.allclose(none, all_of_it)
 
@@ -73,10 +64,10 @@ def test_the_window_is_hop_several_times() -> None:
 
 def test_a_folder_says_which_architecture_its_codec_has(codec: SpectralCodec, tmp_path) -> None:
     save_codec(tmp_path, codec)
-    assert read_codec_config(tmp_path) == SMALL
+    assert read_codec_config(tmp_path) == codec.config
     loaded = load_codec(tmp_path)
     assert isinstance(loaded, SpectralCodec)
-    codes = some_codes(5)
+    codes = some_codes(codec, 5)
     assert_close(loaded.decode(codes), codec.decode(codes))
     (tmp_path / "codec.json").write_text('{"levels": 2}')
     assert read_codec_config(tmp_path) == CodecConfig(levels=2)

@@ -1,8 +1,8 @@
 """Recording: what is played is the function; a capture that fails is told from a lost device."""
 
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from types import SimpleNamespace
 from typing import Any
 
@@ -28,7 +28,7 @@ def test_playing_runs_the_function_on_the_tensors_as_they_are_then() -> None:
 
 
 class Captures:
-    """Stands for `torch.cuda` on a machine without a GPU, as torch 2.11 to 2.13 behave.
+    """Stands for `torch.cuda` and its graphs on a machine without a GPU, as torch 2.11 to 2.13 are.
 
     A capture that ends in an error leaves its pool underway: then the allocator can be emptied no
     more, and nothing can be captured to that pool.
@@ -43,7 +43,7 @@ class Captures:
         current = SimpleNamespace(wait_stream=lambda _: None)
         for name, stand_in in {
             "graph_pool_handle": self._pool, "Stream": self._stream,
-            "CUDAGraph": lambda: Graph(self), "current_stream": lambda _: current,
+            "CUDAGraph": lambda: self, "current_stream": lambda _: current,
             "stream": self._entered, "empty_cache": self._empty,
         }.items():  # fmt: skip
             monkeypatch.setattr(torch.cuda, name, stand_in)
@@ -60,36 +60,28 @@ class Captures:
         self.streams.append(stream)
         return stream
 
-    @contextmanager
-    def _entered(self, stream: Any) -> Iterator[None]:
+    def _entered(self, stream: Any) -> AbstractContextManager[None]:
         self.stream = stream
-        yield
+        return nullcontext()
 
     def _empty(self) -> None:
         if self.underway:
             raise RuntimeError("INTERNAL ASSERT FAILED: captures_underway.empty()")
 
-
-class Graph:
-    """Stands for `torch.cuda.CUDAGraph`."""
-
-    def __init__(self, captures: Captures) -> None:
-        self.captures, self.pool = captures, -1
-
     def capture_begin(self, pool: int, capture_error_mode: str) -> None:
         assert capture_error_mode == "thread_local"
-        assert pool not in self.captures.underway
-        self.captures.underway.add(pool)
-        self.captures.captured_on.append(self.captures.stream)
+        assert pool not in self.underway
+        self.underway.add(pool)
+        self.captured_on.append(self.stream)
         self.pool = pool
 
     def capture_end(self) -> None:
-        if self.captures.broken:
-            raise self.captures.broken.pop(0)
-        self.captures.underway.remove(self.pool)
+        if self.broken:
+            raise self.broken.pop(0)
+        self.underway.remove(self.pool)
 
     def replay(self) -> None:
-        assert self.pool not in self.captures.underway
+        assert not self.underway
 
 
 CAPTURE = torch.AcceleratorError("CUDA error: operation not permitted when stream is capturing")

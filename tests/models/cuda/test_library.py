@@ -20,6 +20,7 @@ def as_before() -> Iterator[None]:
 
 
 def test_attention_plans_nothing_and_products_and_convolutions_keep_all_bits() -> None:
+    torch.backends.cuda.matmul.allow_tf32 = True  # unlike the others it may be off already
     set_up()
     assert not torch.backends.cuda.cudnn_sdp_enabled()
     assert not torch.backends.cudnn.allow_tf32

@@ -13,7 +13,7 @@ import pytest
 
 from models.cuda.streams import Work
 from models.stack import paged_cache
-from models.stack.paged_cache import PAGE, OutOfPages, PagedCache
+from models.stack.paged_cache import PAGE, PagedCache
 from tests.models.stack.stacks import CPU, pool_of
 
 pytestmark = pytest.mark.usefixtures("without_gradients")
@@ -69,16 +69,6 @@ def test_who_goes_back_into_a_page_that_others_have_writes_to_one_of_its_own(rew
     cache.rewind(rewound, PAGE + 7)
     assert [*cache.pages(1 - rewound)] == both
     assert {*cache.pages(rewound)} & {*both} == {both[0]}
-
-
-def test_a_pool_without_a_page_refuses_and_loses_none() -> None:
-    pool = pool_of(2)
-    cache = pool.new_cache(2, ROOM)
-    grow(cache, 0, PAGE)
-    with pytest.raises(OutOfPages, match="2 pages asked for, 1 of 2"):
-        grow(cache, 1, PAGE + 1)
-    assert (pool.free, cache.lengths) == (1, [PAGE, 0])
-    grow(cache, 1, PAGE)
 
 
 def test_bytes_are_those_that_are_allocated() -> None:

@@ -1,4 +1,4 @@
-"""What passes over pages have more than those over slots: 8 bits, a pool that is full, a device.
+"""What passes over pages have more than those over slots: 8 bits, a pool that is full, and types.
 
 That they are the passes without a cache is said by `test_cached_passes`.
 """
@@ -43,11 +43,18 @@ def test_in_8_bits_they_differ_by_what_rounding_costs(stack: Transformer) -> Non
     assert ((keys - kept).abs() < half_a_step + CLOSE).all()
 
 
-def test_a_slot_that_grows_needs_room_in_the_pool(stack: Transformer) -> None:
-    cache, at = pool_of(2).new_cache(1, 4 * PAGE), torch.arange(2 * PAGE + 1)
-    with pytest.raises(OutOfPages):
-        stack.extend(vectors(len(at)), at, cache, 0, at)
-    assert cache.lengths == [0]
+def test_a_pool_without_a_page_refuses_and_loses_none(stack: Transformer) -> None:
+    pool, at = pool_of(2), torch.arange(PAGE + 1)
+    cache = pool.new_cache(2, 2 * PAGE)
+
+    def extend(slot: int, count: int) -> None:
+        stack.extend(vectors(count), at[:count], cache, slot, at[:count])
+
+    extend(0, PAGE)
+    with pytest.raises(OutOfPages, match="2 pages asked for, 1 of 2"):
+        extend(1, PAGE + 1)
+    assert (pool.free, cache.lengths) == (1, [PAGE, 0])
+    extend(1, PAGE)
 
 
 @pytest.mark.parametrize("broken", [torch.nan, torch.inf, -torch.inf])

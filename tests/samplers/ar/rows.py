@@ -69,10 +69,12 @@ KNOBS: Sequence[dict[str, Any]] = (
 )  # fmt: skip
 """Of every kind of request; the codes suit any vocabulary, as those beyond it are nobody's."""
 EVERY = [SamplingParams.model_validate(knobs) for knobs in KNOBS]
-SINGLE = [one for one in EVERY if not one.beam_width and one.entropix_action != "branch"]
-"""Those that the sampler draws by itself, without a host that searches."""
-MIXED = [one for one in SINGLE if not is_guided(one, "ar")]
-
+MIXED = [
+    one
+    for one in EVERY
+    if not (one.beam_width or one.entropix_action == "branch" or is_guided(one, "ar"))
+]
+"""Those that the sampler draws by itself, without a host that searches; none is guided."""
 
 make = partial(make_sampler, stop_token=STOP, vocab_size=VOCAB, max_frames=40, silent=SILENT)
 

@@ -34,7 +34,6 @@ from tests.samplers.ar.rows import BRANCH, EAGER, ENDING, GUIDED
 from tests.toy.make_toy import MODEL, make
 
 STOP = 512
-RESCALED: dict[str, Any] = {"cfg_strength": 2.0, "cfg_rescale": 0.3}
 
 
 def hypotheses_of(model: Valle, one: UtteranceInput) -> tuple[list[Hypothesis], Drawn]:
@@ -135,7 +134,7 @@ def test_a_search_finds_what_the_textbook_finds_also_as_wide_as_everything(tiny:
     for seed, width, power in product(range(3), (1, 2, 3, 31), (0.0, 1.0, 2.0)):
         one = traced(
             seed, max_frames=4, beam_width=width, beam_length_power=power, temperature=3.0,
-            **RESCALED,
+            cfg_strength=2.0, cfg_rescale=0.3,
         )  # fmt: skip
         beams: list[tuple[float, tuple[int, ...], bool]] = [(0.0, (), False)]
         for _ in range(4):

@@ -33,11 +33,10 @@ def synthesizer(toy) -> Synthesizer:
     return Synthesizer.load(settings_of(toy, weights="int8", max_text_chars=200))
 
 
-def plan(synthesizer: Synthesizer, number: int, **knobs: object) -> Plan:
+def plan(synthesizer: Synthesizer, number: int, most_s: float = 0.6, **knobs: object) -> Plan:
     params = SamplingParams.model_validate({"seed": number, "ban_tokens": (512,), **knobs})
-    return synthesizer.plan(
-        SpeechJob(f"job-{number}", TEXTS[number % 4], params, max_duration_s=0.6)
-    )
+    job = SpeechJob(f"job-{number}", TEXTS[number % 4], params, max_duration_s=most_s)
+    return synthesizer.plan(job)
 
 
 def begin(batch: JobBatch, plan: Plan) -> tuple[Level0Job, list[Level0Item]]:
@@ -99,11 +98,7 @@ def test_final_frames_are_handed_on_once_in_whole_blocks_and_none_that_is_rewoun
     block = synthesizer._speech.model.config.block_frames
     blocks, backtracks = 0, 0
     for seed in (1, 5, 9):
-        one = plan(synthesizer, seed, **knobs)
-        with closing(synthesizer.batch(2)) as batch:
-            job, items = begin(batch, one)
-            finish(batch, job)
-        first, *others, last = items
+        first, *others, last = finished(synthesizer, plan(synthesizer, seed, **knobs))
         assert isinstance(first, UtteranceInput)
         assert isinstance(last, Drawn)
         handed = [codes for codes in others if isinstance(codes, torch.Tensor)]
@@ -151,27 +146,11 @@ def test_a_prefill_that_fails_ends_its_own_job_alone_and_a_lost_device_none(
     assert codes(begun[2][1]) == alone(synthesizer, plans[2])
 
 
-def test_an_utterance_too_long_for_the_shared_slots_has_a_cache_of_its_own(
-    synthesizer, monkeypatch
-):
-    monkeypatch.setattr("app.engine.level_0.runner._max_length", lambda *_: 60)
-    one = plan(synthesizer, 0)
-    with closing(synthesizer.batch(2)) as batch:
-        assert isinstance(batch, JobBatch)
-        job, items = begin(batch, one)
-        batch.step([job])
-        assert batch._shared.free_rows == 2
-        finish(batch, job)
-    monkeypatch.undo()
-    assert codes(items) == alone(synthesizer, one)
-
-
 def test_a_pause_between_two_sentences_took_no_seconds_of_steps(synthesizer):
     """Its end would else repeat the seconds of the sentence before it."""
-    wanted = plan(synthesizer, 0)
+    wanted = plan(synthesizer, 0, 9.0)
     texts = (*wanted.utterances, Utterance("", ""))[::-1] * 2
     wanted = replace(wanted, utterances=texts, speakers=wanted.speakers * len(texts))
-    wanted = replace(wanted, job=replace(wanted.job, max_duration_s=9.0))
     spoken = [bool(utterance.phonemes) for utterance in wanted.utterances]
     assert spoken.count(False) == 2
     assert [end.ar_s > 0 for end in ends(finished(synthesizer, wanted))] == spoken
@@ -193,9 +172,8 @@ def test_a_batch_that_is_begun_while_the_weights_are_away_brings_them_back(synth
 
 
 def test_of_a_context_that_would_be_too_long_the_oldest_is_left_out(synthesizer, monkeypatch):
-    one = plan(synthesizer, 1, context_utterances=3)
+    one = plan(synthesizer, 1, 9.0, context_utterances=3)
     one = replace(one, utterances=one.utterances * 4, speakers=one.speakers * 4)
-    one = replace(one, job=replace(one.job, max_duration_s=9.0))
 
     def heard() -> list[UtteranceInput]:
         items = finished(synthesizer, one)
@@ -212,32 +190,31 @@ def test_of_a_context_that_would_be_too_long_the_oldest_is_left_out(synthesizer,
 
 
 @pytest.mark.parametrize(("kernels", "alone"), [(FUSED, 0), (TORCH, 1)], ids=["fused", "torch"])
-def test_over_pages_the_longest_utterance_is_a_row_among_others_where_a_kernel_attends(
+def test_the_longest_utterance_has_a_cache_of_its_own_but_over_pages_where_a_kernel_attends(
     toy, kernels, alone, monkeypatch
 ):
     of = Synthesizer.load(settings_of(toy, weights="float32"))
-    model, before = of.speech.model, of.spoken(replace(plan(of, 0).job, max_duration_s=0.2))
+    model, before = of.speech.model, of.spoken(plan(of, 0, 0.2).job)
     (spoken, *_), drawn = before.utterances, np.arange(4000) % 512
     spoken = replace(spoken, codes=np.repeat(drawn[:, None], 8, 1).astype(np.int16))
-    one = plan(of, 1, context_utterances=1)
+    one = plan(of, 1, 54.0, context_utterances=1)
     told = replace(before, utterances=(spoken,), frames=4000)
-    one = replace(one, job=replace(one.job, before=told, max_duration_s=54.0))
-    with closing(of.batch(1)) as batch:
-        slots, own = begin(batch, one)
-        finish(batch, slots)
-    assert slots.error is None
-
+    one = replace(one, job=replace(one.job, before=told))
     monkeypatch.setattr(model.transformer, "kernels", kernels)
     pool = PagePool(model.config, 99, dtype=torch.float32, device=torch.device("cpu"))
     prefixes = PrefixCache(model, new_cache=pool.new_cache)
-    with closing(JobBatch(of.speech, batch._make, prefixes, slots=1, pool=pool)) as paged:
-        job, items = begin(paged, one)
-        while job.utterance is None:
-            paged.step([job])
-        assert paged._shared.free_rows == alone
-        finish(paged, job)
-    assert job.error is None
-    assert codes(items) == codes(own)
+    slots, found = of.batch(1), list[list[int]]()
+    pages = JobBatch(of.speech, slots._make, prefixes, slots=1, pool=pool)
+    for batch, free in ((slots, 1), (pages, alone)):
+        with closing(batch):
+            job, items = begin(batch, one)
+            while job.utterance is None:
+                batch.step([job])
+            assert batch._shared.free_rows == free
+            finish(batch, job)
+        assert job.error is None
+        found.append(codes(items))
+    assert found[0] == found[1]
 
 
 def spoken(

@@ -35,7 +35,7 @@ async def paused(backend: FakeBackend, engine: SpeechEngine, text: str) -> None:
 
 async def test_a_job_that_is_not_read_pauses_and_resumes_as_it_is_read():
     backend = FakeBackend(CHUNK_S)
-    async with running(backend) as engine, aclosing(engine.submit(job(LONG))) as chunks:
+    async with running(backend) as (engine, _), aclosing(engine.submit(job(LONG))) as chunks:
         await paused(backend, engine, LONG)
         read = 0
         async for _ in chunks:
@@ -46,8 +46,7 @@ async def test_a_job_that_is_not_read_pauses_and_resumes_as_it_is_read():
 
 
 async def test_a_reader_that_stalls_loses_its_job_and_the_next_one_runs():
-    backend = FakeBackend(CHUNK_S)
-    async with running(backend, stall_timeout_s=0.05) as engine:
+    async with running(FakeBackend(CHUNK_S), stall_timeout_s=0.05) as (engine, _):
         chunks = engine.submit(job(LONG))
         await until(lambda: engine.finished == {"cancelled": 1})
         async with aclosing(engine.submit(job("next"))) as others:
@@ -58,8 +57,7 @@ async def test_a_reader_that_stalls_loses_its_job_and_the_next_one_runs():
 
 
 async def test_leaving_a_paused_job_frees_the_worker():
-    backend = FakeBackend(CHUNK_S)
-    async with running(backend) as engine:
+    async with running(FakeBackend(CHUNK_S)) as (engine, backend):
         chunks = engine.submit(job(LONG))
         await paused(backend, engine, LONG)
         await chunks.aclose()
@@ -72,7 +70,7 @@ async def test_time_spent_waiting_for_the_reader_is_not_the_jobs():
     backend = FakeBackend(CHUNK_S)
     timeout_s = 1.5
     async with (
-        running(backend, request_timeout_s=timeout_s) as engine,
+        running(backend, request_timeout_s=timeout_s) as (engine, _),
         aclosing(engine.submit(job(LONG))) as chunks,
     ):
         await paused(backend, engine, LONG)
@@ -83,7 +81,7 @@ async def test_time_spent_waiting_for_the_reader_is_not_the_jobs():
 async def test_the_last_chunk_is_sent_however_much_is_unread():
     backend = FakeBackend(CHUNK_S)
     text = "a" * round(MAX_UNREAD_S / CHUNK_S)
-    async with running(backend) as engine, aclosing(engine.submit(job(text))) as chunks:
+    async with running(backend) as (engine, _), aclosing(engine.submit(job(text))) as chunks:
         await until(lambda: engine.finished == {"stop": 1})
         assert len([chunk async for chunk in chunks]) == len(text) + 1
 
@@ -91,7 +89,7 @@ async def test_the_last_chunk_is_sent_however_much_is_unread():
 async def test_a_machine_slower_than_speech_holds_the_first_audio_until_the_rest_will_last():
     backend = FakeBackend(CHUNK_S)
     text = "wait: ten chunks"
-    async with running(backend) as engine:
+    async with running(backend) as (engine, _):
         for _ in range(200):
             engine._capacity.note_sound(1.6, 1.0)  # half a second of sound a second is promised
             engine._capacity.note_spoken(len(text), len(text) * CHUNK_S)

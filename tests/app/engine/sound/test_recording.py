@@ -12,17 +12,18 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
 
+from app.engine.job import AudioChunk
 from app.engine.memory import make_pool
 from app.engine.sound.decoder import SoundDecoder
 from app.engine.sound.levels import draw_chunk
 from app.engine.sound.recording import ChunkSizes, RecordedChunks
 from app.engine.utterance import UtteranceInput
 from models.checkpoints import SpeechModel
-from models.codecs.spectral import SpectralCodec
 from models.codecs.streaming import StreamTable
 from models.codecs.vocos import Vocos
-from models.config import AlignmentHead, MaskKind, SpectralCodecConfig, VocosConfig
+from models.config import AlignmentHead, MaskKind, VocosConfig
 from models.cuda.graphs import Play
 from models.cuda.transfers import Download, Upload
 from models.stack.paged_cache import OutOfPages, PagePool
@@ -49,16 +50,18 @@ pytestmark = pytest.mark.usefixtures("sorted_as_on_a_gpu")
 CPU = torch.device("cpu")
 GUIDED = {"nar_cfg_strength": 2.0}
 SIZES = ChunkSizes(rows=(5,), columns=256, streams=9)
-POOL_BYTES = 4 << 20
 
 
-def decoder_of(
-    speech: SpeechModel, record: Callable[..., Play], pool_bytes: int = POOL_BYTES
-) -> SoundDecoder:
+def decoder_of(speech: SpeechModel, record: Callable[..., Play]) -> SoundDecoder:
     def recorded(speech: SpeechModel, pool: PagePool) -> RecordedChunks:
         return RecordedChunks(speech, pool, record, SIZES)
 
-    return SoundDecoder(speech, lambda: make_pool(speech.model, pool_bytes), recorded)
+    return SoundDecoder(speech, lambda: make_pool(speech.model, 4 << 20), recorded)
+
+
+@pytest.fixture(scope="module")
+def tape() -> Tape:
+    return Tape()
 
 
 @pytest.fixture(scope="module")
@@ -128,17 +131,18 @@ def test_pages_and_streams_come_back(decoder: SoundDecoder) -> None:
     assert (pool.used_bytes, recorded.streams.free) == (used, streams)
 
 
-def test_of_chunks_together_the_one_without_a_page_fails_alone(speech, decoder) -> None:
+def test_of_chunks_together_the_one_without_a_page_fails_alone(
+    speech, decoder, monkeypatch
+) -> None:
     first, second = (decoder.begin(utterance(number, {})) for number in (0, 5))
     for number, one in ((0, first), (5, second)):
         one.feed(codes_of(number, 15), False)
-    with pytest.MonkeyPatch.context() as patch:
 
-        def without_page(*_: int) -> Any:
-            raise OutOfPages("none is left")
+    def without_page(*_: int) -> Any:
+        raise OutOfPages("none is left")
 
-        patch.setattr(first.levels, "reserve", without_page)
-        assert len(decoder.make_together([first, second])) == 2
+    monkeypatch.setattr(first.levels, "reserve", without_page)
+    assert len(decoder.make_together([first, second])) == 2
     with pytest.raises(OutOfPages):
         list(first)
     samples = heard(list(second))
@@ -146,26 +150,37 @@ def test_of_chunks_together_the_one_without_a_page_fails_alone(speech, decoder) 
     assert np.abs(samples - alone(speech, 5, {})[1][: len(samples)]).max() < 1e-3
 
 
+def made_both_ways(
+    decoders: tuple[SoundDecoder, SoundDecoder],
+    tape: Tape,
+    own: UtteranceInput,
+    level_0: Tensor,
+    levels: int | None = None,
+) -> tuple[int, list[AudioChunk], list[AudioChunk]]:
+    """Return how many recordings an utterance takes, and what it becomes in two alike decoders."""
+    streams = [one.begin(own, levels) for one in decoders]
+    before = tape.plays
+    found, expected = (decoded_at_once(one, level_0) for one in streams)
+    plays, sound = tape.plays - before, heard(expected)
+    assert torch.equal(codes_in(found), codes_in(expected))
+    assert heard(found).shape == sound.shape == (320 * len(level_0),)
+    assert np.abs(heard(found) - sound).max() <= CLOSE * np.abs(sound).max()
+    return plays, found, expected
+
+
 def test_codes_that_are_known_take_recordings_too_and_sound_alike(speech, decoder, tape) -> None:
-    codes, plays = codes_of(3, 121, 8), tape.plays
-    streams = [one.begin(UtteranceInput.known(codes), 8) for one in (decoder, SoundDecoder(speech))]
-    found, expected = (heard(decoded_at_once(one, codes[:, 0])) for one in streams)
-    assert tape.plays == plays + 5  # of 15, 15, 30, 45 and 16 frames
-    assert np.abs(found - expected).max() <= CLOSE * np.abs(expected).max()
+    codes, both = codes_of(3, 121, 8), (decoder, SoundDecoder(speech))
+    plays, *_ = made_both_ways(both, tape, UtteranceInput.known(codes), codes[:, 0], 8)
+    assert plays == 5  # of 15, 15, 30, 45 and 16 frames
 
 
 def test_frames_are_aligned_from_tape_as_they_are_by_themselves(speech) -> None:
     other, tape = masked(speech, "block_causal", alignment=AlignmentHead(layer=0, head=1)), Tape()
-    own, level_0 = replace(utterance(2), aligned=True), codes_of(2, 100)
-    recorded, called = decoder_of(other, tape.record), SoundDecoder(other)
-    plays = tape.plays
-    streams = [one.begin(own) for one in (recorded, called)]
-    found, expected = (
-        [one.alignment for one in decoded_at_once(stream, level_0)] for stream in streams
-    )
+    both, own = (decoder_of(other, tape.record), SoundDecoder(other)), utterance(2)
+    _, *made = made_both_ways(both, tape, replace(own, aligned=True), codes_of(2, 100))
     # Prompt and text of the finer levels and of level 0; four chunks, each of which is aligned.
-    assert tape.plays == plays + 2 * 2 + 2 * 4
-    for one, same in zip(found, expected, strict=True):
+    assert tape.plays == 2 * 2 + 2 * 4
+    for one, same in zip(*([chunk.alignment for chunk in each] for each in made), strict=True):
         assert one is not None
         assert same is not None
         assert one.path.tolist() == same.path.tolist()
@@ -177,44 +192,28 @@ def test_vocos_decodes_at_the_end_what_recordings_have_drawn(speech) -> None:
     vocos = Vocos(VocosConfig(dimension=4, width=8, ffn=12, layers=1, codes=512)).eval()
     vocos.codebooks.normal_()
     other, tape = replace(speech, vocos=vocos.requires_grad_(False)), Tape()
-    recorded, called = decoder_of(other, tape.record), SoundDecoder(other)
+    both = decoder_of(other, tape.record), SoundDecoder(other)
     for frames, chunks in ((3, 1), (100, 4)):
-        own, level_0 = utterance(2), codes_of(2, frames)
-        streams = [one.begin(own) for one in (recorded, called)]
-        plays = tape.plays
-        found, expected = (decoded_at_once(one, level_0) for one in streams)
-        assert tape.plays == plays + chunks
-        assert torch.equal(codes_in(found), codes_in(expected))
-        assert len(heard(found)) == frames * 320
+        plays, found, expected = made_both_ways(both, tape, utterance(2), codes_of(2, frames))
+        assert plays == chunks
         np.testing.assert_array_equal(heard(found), heard(expected))
 
 
 def test_an_utterance_that_is_longer_than_any_row_is_made_by_itself_over_pages(
-    speech, decoder
+    speech, decoder, tape
 ) -> None:
-    own, level_0 = replace(utterance(6, GUIDED), max_frames=5000), codes_of(0, 40)
-    stream = decoder.begin(own)
-    found = decoded_at_once(stream, level_0)
-    expected = decoded_at_once(SoundDecoder(speech).begin(own), level_0)
-    assert stream.stream is None
-    assert torch.equal(codes_in(found), codes_in(expected))
+    own, both = replace(utterance(6, GUIDED), max_frames=5000), (decoder, SoundDecoder(speech))
+    plays, found, expected = made_both_ways(both, tape, own, codes_of(0, 40))
+    assert plays == 0
     np.testing.assert_array_equal(heard(found), heard(expected))
 
 
 def test_what_fills_up_an_utterance_of_less_than_a_block_is_not_mirrored_into_it(speech) -> None:
     other, tape = replace(speech, codec=make_codec("reflect", codes=512)), Tape()
-    decoder = decoder_of(other, tape.record)
+    both = decoder_of(other, tape.record), SoundDecoder(other)
     for frames in (1, 2, 6, 7, 14):
-        own, level_0 = utterance(frames), codes_of(frames, frames)
-        stream = decoder.begin(own)
-        plays = tape.plays
-        found, expected = (
-            decoded_at_once(one, level_0) for one in (stream, SoundDecoder(other).begin(own))
-        )
-        assert tape.plays == plays + 1
-        assert torch.equal(codes_in(found), codes_in(expected))
-        error = np.abs(heard(found) - heard(expected)).max()
-        assert error <= CLOSE * np.abs(heard(expected)).max()
+        plays, *_ = made_both_ways(both, tape, utterance(frames), codes_of(frames, frames))
+        assert plays == 1
 
 
 @pytest.mark.slow
@@ -224,17 +223,9 @@ def test_what_fills_up_an_utterance_of_less_than_a_block_is_not_mirrored_into_it
 def test_other_masks_and_codecs_are_drawn_as_operator_by_operator(
     speech: SpeechModel, mask: MaskKind, codec: str
 ) -> None:
-    torch.manual_seed(0)
     other = masked(speech, mask, unified_positions=True)
-    if codec == "spectral":
-        config = SpectralCodecConfig(
-            levels=8, codes=512, width=8, ffn=12, dimension=4, encoder_layers=1, decoder_layers=2
-        )
-        spectral = SpectralCodec(config).eval().requires_grad_(False)
-        spectral.quantizer.codebooks.normal_()
-        other = replace(other, codec=spectral)
-    if codec == "reflect":
-        other = replace(other, codec=make_codec(codec, codes=512))
+    if codec != "encodec":
+        other = replace(other, codec=make_codec(codec, codes=512, levels=8))
     sounds, _ = together(decoder_of(other, recorded_when_played), [0, 4, 7, 3, 9, 12], 3)
     assert_as_alone(other, sounds)
 

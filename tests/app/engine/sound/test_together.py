@@ -124,10 +124,6 @@ def test_a_client_who_leaves_ends_its_own_speech_alone(
     assert not [one for one in caplog.records if one.levelname == "CRITICAL"]
 
 
-def job(text: str = "Hello there.") -> SpeechJob:
-    return SpeechJob("a job", text, SamplingParams(seed=1), max_duration_s=1.0)
-
-
 def test_what_was_recorded_goes_with_the_weights_and_comes_back(
     toy: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -147,7 +143,7 @@ def test_what_was_recorded_goes_with_the_weights_and_comes_back(
     del held, batch
     gc.collect()
     assert pool() is None
-    assert backend.spoken(job()).frames
+    assert backend.spoken(SpeechJob("a job", "Hello there.", SamplingParams(seed=1))).frames
     assert decoder.recorded is not None
     assert decoder.pool is memory.held
 

@@ -19,7 +19,6 @@ from app.engine.utterance import UtteranceInput
 from models.checkpoints import SpeechModel
 from models.codecs.interface import CodecStream
 from models.config import MaskKind
-from models.prefix_cache import VoiceKey
 from samplers.knobs.features import is_guided
 from tests.app.engine.sound.sessions import KNOBS, codes_in, codes_of, heard, masked, utterance
 from tests.models.codecs.test_codec import make as make_codec
@@ -31,19 +30,14 @@ DRAWN = {"nar_temperature": 1.0, "nar_top_k": 100, "nar_top_p": 0.95, "nar_min_p
 GUIDED = {"nar_cfg_strength": 2.5, "nar_cfg_rescale": 0.5}
 
 
-def inputs(knobs: dict[str, Any], **rest: Any) -> UtteranceInput:
-    return replace(utterance(1, knobs), **{"voice": None, "kept": None} | rest)
-
-
 def voice(
-    speech: SpeechModel,
+    decoder: SoundDecoder,
     inputs: UtteranceInput,
     level_0: Tensor,
     pushes: list[int] | int | None = None,
-    decoder: SoundDecoder | None = None,
 ) -> tuple[Tensor, list[Samples]]:
     """Feed an utterance in pieces; return the codes and what each piece gave."""
-    stream = (decoder or SoundDecoder(speech)).begin(inputs)
+    stream = decoder.begin(inputs)
     pieces = [level_0] if pushes is None else torch.split(level_0, pushes)
     made = []
     for number, frames in enumerate([*pieces, level_0[:0]]):
@@ -103,10 +97,12 @@ def test_codes_and_samples_do_not_depend_on_how_the_frames_come(
     codec = make_codec(padding, codes=512)
     speech = replace(speech if shape is None else masked(speech, "full"), codec=codec)
     level_0 = codes_of(frames, frames)
-    wanted = inputs(DRAWN | (GUIDED if guided else {}) | windowed(shape))
+    wanted = utterance(1, DRAWN | (GUIDED if guided else {}) | windowed(shape))
+    decoder = SoundDecoder(speech)
     pushes = np.diff([0, *(cut for cut in np.cumsum(cuts) if cut < frames), frames]).tolist()
-    codes, sounds = voice(speech, wanted, level_0, pushes)
-    expected, whole = voice(speech, wanted, level_0)
+    codes, sounds = voice(decoder, wanted, level_0, pushes)
+    assert decoder._prefixes.parts == (0 if shape else 14 if guided else 7)  # which it then keeps
+    expected, whole = voice(decoder, wanted, level_0)
     assert torch.equal(codes, expected)
     np.testing.assert_array_equal(np.concatenate(sounds), np.concatenate(whole))
     samples = torch.from_numpy(np.concatenate(sounds))
@@ -140,13 +136,14 @@ CASES = [
 
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_the_codes_are_those_that_are_drawn_by_hand(speech, case: Case) -> None:
-    given = inputs(case.knobs | windowed(case.shape))
-    wanted = given if case.prompted else replace(given, prompt=None)
+    given = utterance(1, case.knobs | windowed(case.shape))
+    wanted = given if case.prompted else replace(given, prompt=None, voice=None)
     other = masked(speech, case.mask, unified_positions=case.unified)
+    decoder = SoundDecoder(other)  # whose prefixes are kept for the second
     frames = FRAMES // 2 if case.drawn else FRAMES  # a pass over a window takes long
     for seed, pushes in ((0, None), (1, 33)):
         level_0 = codes_of(seed, frames - 2 * seed)
-        codes, sounds = voice(other, wanted, level_0, pushes)
+        codes, sounds = voice(decoder, wanted, level_0, pushes)
         assert torch.equal(codes, by_hand(other, wanted, level_0, case.drawn))
         if case.drawn is not None:
             assert not torch.equal(codes, by_hand(other, wanted, level_0, None))
@@ -165,20 +162,9 @@ def test_the_codes_are_those_that_are_drawn_by_hand(speech, case: Case) -> None:
 def test_a_chunk_is_heard_as_soon_as_all_that_it_sees_is_there(
     speech, mask, window, pushes, frames
 ) -> None:
-    wanted = inputs(DRAWN | window)
-    _, sounds = voice(masked(speech, mask), wanted, codes_of(0, sum(pushes)), pushes)
+    decoder, wanted = SoundDecoder(masked(speech, mask)), utterance(1, DRAWN | window)
+    _, sounds = voice(decoder, wanted, codes_of(0, sum(pushes)), pushes)
     assert [len(sound) // 320 for sound in sounds] == frames
-
-
-def test_kept_prefixes_change_no_bit_of_codes_and_samples(speech) -> None:
-    level_0, decoder = codes_of(0, FRAMES), SoundDecoder(speech)
-    expected, whole = voice(speech, inputs(DRAWN | GUIDED), level_0)
-    kept = inputs(DRAWN | GUIDED, voice=VoiceKey(None, "eve", 0))
-    for _ in range(2):
-        codes, sounds = voice(speech, kept, level_0, decoder=decoder)
-        assert torch.equal(codes, expected)
-        np.testing.assert_array_equal(np.concatenate(sounds), np.concatenate(whole))
-    assert decoder._prefixes.parts == 14  # a level of either condition
 
 
 def test_a_warm_up_meets_chunks_of_every_length_that_is_ever_decoded_and_leaves_nothing(
@@ -196,5 +182,5 @@ def test_a_warm_up_meets_chunks_of_every_length_that_is_ever_decoded_and_leaves_
     assert decoder._prefixes.parts == 0
     warmed = {*met}
     for frames in (16, 29, 44, 61, 121):
-        voice(speech, inputs({}), codes_of(0, frames), decoder=decoder)
+        voice(decoder, utterance(1, {}), codes_of(0, frames))
     assert warmed == met == {15, 30, 45, 60}

@@ -86,15 +86,10 @@ def test_utterances_in_any_pieces_join_as_they_do_whole_with_pauses_before_the_n
     np.testing.assert_array_equal(np.concatenate(found), np.concatenate(expected))
 
 
-def test_all_but_the_last_5_ms_of_speech_is_given_at_once():
+def test_speech_but_its_last_5_ms_is_given_at_once_and_silence_past_60_ms_when_more_follows():
     joiner = Joiner(RATE_HZ, 0.25)
     assert len(joiner.push(tone(0.2))) == round(0.2 * RATE_HZ) - FADE
     assert len(joiner.push(tone(0.1))) == round(0.1 * RATE_HZ)
-
-
-def test_silence_is_held_back_past_60_ms_until_something_follows():
-    joiner = Joiner(RATE_HZ, 0.25)
-    joiner.push(tone(0.2))
     assert len(joiner.push(silence(1.0))) == EDGE
     assert not len(joiner.push(silence(1.0)))
     assert len(joiner.push(tone(0.1))) == round(2.1 * RATE_HZ) - EDGE

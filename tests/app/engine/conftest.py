@@ -1,4 +1,4 @@
-"""The toy, whose sound is made."""
+"""The toy, with its codec."""
 
 from pathlib import Path
 
@@ -6,14 +6,8 @@ import pytest
 import torch
 
 from models.checkpoints import SpeechModel, load_speech_model
-from tests.capture.tape import Tape
 
 
 @pytest.fixture(scope="module")
 def speech(toy: Path) -> SpeechModel:
     return load_speech_model(toy, torch.device("cpu"))
-
-
-@pytest.fixture(scope="module")
-def tape() -> Tape:
-    return Tape()
