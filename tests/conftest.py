@@ -1,6 +1,7 @@
 """What every test starts from: no setting of the developer's shell, one thread, golden data."""
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -20,6 +21,10 @@ settings.load_profile("valle-serve")
 # Triton reads it when it is first imported, which any test's module may do while all are collected.
 if not torch.cuda.is_available():
     os.environ["TRITON_INTERPRET"] = "1"
+    with suppress(ImportError):
+        from tests.models.cuda.kernels.interpreter import hasten
+
+        hasten()
 
 ROOT = Path(__file__).resolve().parents[1]
 KEPT = {"TTS_GOLDEN", "TTS_VOICE_PROCESS"}

@@ -1,10 +1,10 @@
-"""Golden requests: what is stored with a model is what it speaks, in every kind of process."""
+"""Golden requests: what is stored with a model is what it speaks.
+
+In other processes and with other machine code: `tests/models/int8/test_compiling.py`.
+"""
 
 import json
-import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import Literal
 
@@ -18,32 +18,8 @@ from models.checkpoints import CheckpointError, open_speech_model
 from models.codecs.shipped_codes import codec_digest, read_codes
 from models.voices.voice import BuiltinVoices
 from tests.app.tools.serving import settings_of
-from tests.conftest import ROOT
 
 REQUEST = GoldenRequest(text="Hello.", params={"seed": 3, "temperature": 0.8})
-
-# What another processor's build of a library would compute with, as far as this one can show it.
-NARROW = {
-    "ATEN_CPU_CAPABILITY": "default",
-    "ONEDNN_MAX_CPU_ISA": "SSE41",
-    "MKL_ENABLE_INSTRUCTIONS": "SSE4_2",
-    "NUMBA_CPU_NAME": "nehalem",
-}
-MIDDLE = {
-    "ATEN_CPU_CAPABILITY": "avx2",
-    "ONEDNN_MAX_CPU_ISA": "AVX2",
-    "MKL_ENABLE_INSTRUCTIONS": "AVX2",
-    "NUMBA_CPU_NAME": "haswell",
-}
-PROGRAM = """
-import sys
-from app.engine.backend.golden import compare, read_golden
-from app.engine.backend.synthesizer import Synthesizer
-from app.settings import BUILTIN_MODEL, Settings
-model = Synthesizer.load(Settings(device="cpu", weights="int8", threads=int(sys.argv[1])))
-result = compare(model.spoken, read_golden(BUILTIN_MODEL)[::4])
-print(result.spoken, result.different)
-"""
 
 
 @pytest.fixture
@@ -103,42 +79,9 @@ def test_the_built_in_voices_ship_the_codes_that_their_codec_gives_here() -> Non
         assert codes.shape[1] == speech.codec.config.levels
 
 
-def compared(kept: Path, threads: int, **environment: str) -> str:
-    """Speak some golden requests of the built-in model in another process; return the counts."""
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, str(threads)],
-        cwd=ROOT,
-        env=os.environ | {"NUMBA_CACHE_DIR": str(kept)} | environment,
-        capture_output=True,
-        text=True,
-        timeout=900,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout.strip()
-
-
 @pytest.mark.weights
 def test_the_built_in_model_speaks_its_golden_requests() -> None:
     assert len(read_golden(BUILTIN_MODEL)) == 20, "run python -m scripts.gen_golden"
     result = loaded(BUILTIN_MODEL).check_golden()
     assert result is not None
     assert result.different == 0
-
-
-@pytest.mark.slow
-@pytest.mark.weights
-@pytest.mark.timeout(1800)
-def test_code_fresh_or_kept_gives_the_same_speech_on_any_number_of_threads(tmp_path: Path) -> None:
-    # Compiled on one thread, read from the disk on four; that it is compiled anew where it cannot
-    # be kept is said by `test_compiling`.
-    assert [compared(tmp_path, threads) for threads in (1, 4)] == ["5 0"] * 2
-
-
-@pytest.mark.slow
-@pytest.mark.weights
-@pytest.mark.timeout(1800)
-@pytest.mark.parametrize("tier", [NARROW, MIDDLE], ids=["sse4.2", "avx2"])
-def test_libraries_of_other_processors_give_the_same_speech(
-    tier: dict[str, str], tmp_path: Path
-) -> None:
-    assert compared(tmp_path, 1, **tier) == "5 0"

@@ -5,7 +5,8 @@ What is played comes from a tape, so that nothing of the host can be baked in un
 
 import gc
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -42,7 +43,6 @@ from tests.samplers.ar.rows import EVERY
 CPU, SLOTS, FLOAT = torch.device("cpu"), 8, torch.float32
 LONG = SamplingParams(min_frames=100, seed=0)
 READ = ("code", "attempt", "frame")  # of a trace; its logits differ by rounding
-Outcomes = list[tuple[Any, ...]]
 
 pytestmark = pytest.mark.usefixtures("sorted_as_on_a_gpu")
 
@@ -61,16 +61,22 @@ def pool_of(one: ArRunner) -> PagePool:
     return feed_of(one).cache.pool
 
 
-def outcomes(one: ArRunner, numbers: Sequence[int], seed: int) -> Outcomes:
+def outcomes(one: ArRunner, numbers: Sequence[int], seed: int) -> list[tuple[Any, ...]]:
     """What requests of these numbers come to that join, pause, leave and go back."""
     inputs = [request(one._batch.model, number) for number in numbers]
     return [outcome(group, READ) for group in drawn(one, inputs, seed)]
 
 
 @pytest.fixture(scope="module")
-def over_slots(model: Valle) -> Outcomes:
-    """What the requests draw over slots, at once."""
-    return outcomes(runner(model, None, SLOTS), range(2 * KINDS), 2)
+def drawn_alone(model: Valle) -> Callable[..., tuple[Any, ...]]:
+    """What a request of a number draws alone: over slots, in 8 bits over pages."""
+
+    @cache
+    def drawn_alone(number: int, dtype: torch.dtype = FLOAT) -> tuple[Any, ...]:
+        one = runner(model, as_it_is if dtype == torch.int8 else None, SLOTS, dtype=dtype)
+        return outcomes(one, [number], 0)[0]
+
+    return drawn_alone
 
 
 def slowly(*case: Any, id: str) -> Any:
@@ -91,14 +97,12 @@ def slowly(*case: Any, id: str) -> Any:
     ],
 )
 def test_requests_that_join_pause_leave_and_go_back_are_drawn_as_alone_over_slots(
-    model, numbers, record: Record | None, kernels, dtype, monkeypatch
+    model, drawn_alone, numbers, record: Record | None, kernels, dtype, monkeypatch
 ) -> None:
-    """In 8 bits as alone over pages."""
     monkeypatch.setattr(model.transformer, "kernels", kernels)
     found = outcomes(runner(model, record or Tape().record, SLOTS, dtype=dtype), numbers, 1)
     for number, one in zip(numbers, found, strict=True):
-        own = runner(model, as_it_is if dtype == torch.int8 else None, SLOTS, dtype=dtype)
-        assert [one] == outcomes(own, [number], 0), EVERY[number % KINDS]
+        assert one == drawn_alone(number, dtype), EVERY[number % KINDS]
     if len(numbers) >= KINDS:
         assert sum(len(backtracks) for _, _, backtracks, *_ in found) > 2
         assert {reason for _, reason, *_ in found} >= {"stop", "length"}
@@ -296,13 +300,14 @@ FAULTS = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", FAULTS)
-def test_a_seeded_fault_shows(model, over_slots, name, monkeypatch) -> None:
+def test_a_seeded_fault_shows(model, drawn_alone, name, monkeypatch) -> None:
+    expected = [drawn_alone(number) for number in range(2 * KINDS)]
     FAULTS[name].seed(monkeypatch)
     for count in (7, 2 * KINDS):  # most show among few
         try:
             found = outcomes(runner(model, Tape().record, SLOTS), range(count), 1)
         except (NotCaptureSafe, KeyError, IndexError, RuntimeError, ValueError):
             return  # as loud as another result
-        if found != over_slots[:count]:
+        if found != expected[:count]:
             return
-    pytest.fail("all is as over slots")
+    pytest.fail("all is as alone")
