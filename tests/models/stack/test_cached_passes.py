@@ -14,7 +14,6 @@ from models.cuda.kernels.operators import FUSED, TORCH
 from models.stack.attention import attention_statistics, measure
 from models.stack.cache import KVCache
 from models.stack.paged_cache import PAGE
-from models.stack.transformer import Transformer
 from tests.models.stack.stacks import CONFIG, make_stack, pool_of, scores_of, uncached, vectors
 
 pytestmark = pytest.mark.usefixtures("without_gradients")
@@ -42,11 +41,6 @@ class Held:
     def with_more(self, x: Tensor, ranks: Tensor) -> "Held":
         start = int(self.ranks.max()) + 1 if len(self.ranks) else 0
         return Held(torch.cat([self.x, x]), torch.cat([self.ranks, start + ranks]))
-
-
-def assert_scores(found: Tensor, stack: Transformer, held: Held, layer: int) -> None:
-    expected = scores_of(stack, held.x, held.ranks, layer)
-    torch.testing.assert_close(found.double(), expected, atol=CLOSE, rtol=CLOSE)
 
 
 @pytest.mark.parametrize("kind", ["slots", "fused", "torch"])
@@ -84,7 +78,8 @@ def test_whatever_slots_go_through_their_passes_are_those_without_a_cache(
         torch.testing.assert_close(found, expected, atol=CLOSE, rtol=CLOSE)
         keys = cache.keys_of(layer, slot).repeat_interleave(CONFIG.heads // CONFIG.kv_heads, 0)
         scores = (keys @ queries[-1][..., None])[..., 0] / CONFIG.head_dim**0.5
-        assert_scores(scores, stack, after, layer)
+        expected = scores_of(stack, after.x, after.ranks, layer)
+        torch.testing.assert_close(scores.double(), expected, atol=CLOSE, rtol=CLOSE)
 
     def step(which: int, number: int) -> None:
         cache, own = caches[which], held[which]

@@ -1,6 +1,6 @@
 """What kernels draw of plain rows is what the sampler draws, on the same table."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -18,7 +18,7 @@ from samplers.knobs.params import SamplingParams
 from samplers.ops.draw import stream_key, uniform
 
 CPU = torch.device("cpu")
-ROWS, CODES, STOP = 8, 100, 99
+ROWS, CODES, STOP, FEW = 8, 100, 99, 6
 KNOBS: list[dict[str, Any]] = [
     {},
     {"temperature": 0.0},
@@ -33,8 +33,8 @@ KNOBS: list[dict[str, Any]] = [
 ]
 PENALISED: list[dict[str, Any]] = [
     {"repetition_penalty": 1.4, "repetition_penalty_mode": "signed"},
-    {"logit_bias": {3: 2.0, 5: -4.0, 999: 1.0}, "ban_tokens": (7, 98), "temperature": 0.7},
-    {"min_frames": 20, "temperature": 0.0},
+    {"logit_bias": {3: 2.0, 5: -4.0, 999: 1.0}, "ban_tokens": (2, 98), "temperature": 0.7},
+    {"min_frames": 20, "temperature": 0.0, "logit_bias": {STOP: 99.0}},
     {"repetition_penalty": 1.2, "repetition_penalty_decay": -0.5, "top_p": 0.9,
      "repetition_penalty_mode": "additive", "repetition_penalty_clamp": True},
     {"presence_penalty": 1.0, "frequency_penalty": 0.2},
@@ -44,6 +44,7 @@ PENALISED: list[dict[str, Any]] = [
     {"repetition_penalty": 0.8, "repetition_penalty_mode": "raw", "frequency_penalty": -0.2,
      "repetition_penalty_window": 4, "logit_bias": {STOP: 3.0}},
 ]  # fmt: skip
+GREEDY = [knobs | {"temperature": 0.0} for knobs in PENALISED]  # nothing else decides
 pytestmark = [
     pytest.mark.usefixtures("sorted_as_on_a_gpu"),
     pytest.mark.filterwarnings("ignore::RuntimeWarning"),  # NumPy's, of NaN and wrapping
@@ -114,23 +115,39 @@ def drawn(run: Any, logits: Tensor, table: SlotTable, knobs: Tensor) -> Tensor:
     return results.cpu()
 
 
+def assert_drawn_as_by_the_sampler(
+    draw: Callable[..., None],
+    knobs: Sequence[Mapping[str, Any]],
+    seeds: Iterable[int],
+    device: torch.device,
+) -> None:
+    """Of rows that are active; others draw nothing."""
+    for seed in seeds:
+        logits, codes = logits_of(seed), STOP if knobs is KNOBS else FEW
+        one, other = rows_of(seed, device, codes), rows_of(seed, CPU, codes)
+        if knobs is GREEDY:  # of codes that were drawn before, nothing but penalties decides
+            logits[:, :FEW] = logits[:, :FEW] / 3 + 30
+            for state in (one, other):
+                state.lengths[:], state.stopped[:] = 20, False
+                state.numbers[:, [Host.ACTIVE, Host.LIMIT, Host.AVOID]] = torch.tensor([1, 99, -1])
+                state.numbers[:, Host.PARTNER] = torch.arange(ROWS)
+        table = records(knobs, seed, other.numbers[:, Host.PARTNER].tolist())
+        found, expected = (
+            drawn(run, logits, state, table)[state.numbers[:, Host.ACTIVE].cpu() > 0]
+            for run, state in ((draw, one), (plain.draw, other))
+        )
+        assert torch.equal(found[:, ::2], expected[:, ::2])
+        torch.testing.assert_close(found[:, 1], expected[:, 1], rtol=1e-5, atol=1e-5)
+        assert torch.equal(one.lengths.cpu(), other.lengths)
+        assert torch.equal(one.stopped.cpu(), other.stopped)
+        for row, held in enumerate((other.numbers[:, Host.PROMPTED] + other.lengths).tolist()):
+            assert torch.equal(one.codes[row, :held].cpu(), other.codes[row, :held])
+
+
 @pytest.mark.parametrize("seed", range(8))
-@pytest.mark.parametrize("knobs", [KNOBS, pytest.param(PENALISED, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("knobs", [KNOBS, pytest.param(PENALISED, marks=pytest.mark.slow), GREEDY])
 def test_rows_are_drawn_as_by_the_sampler(seed: int, knobs: Any, device: torch.device) -> None:
-    """Those that are active; others draw nothing."""
-    logits, codes = logits_of(seed), 12 if knobs is PENALISED else STOP
-    one, other = rows_of(seed, device, codes), rows_of(seed, CPU, codes)
-    table = records(knobs, seed, other.numbers[:, Host.PARTNER].tolist())
-    found, expected = (
-        drawn(draw, logits, state, table)[state.numbers[:, Host.ACTIVE].cpu() > 0]
-        for draw, state in ((kernel.draw, one), (plain.draw, other))
-    )
-    assert torch.equal(found[:, ::2], expected[:, ::2])
-    torch.testing.assert_close(found[:, 1], expected[:, 1], rtol=1e-5, atol=1e-5)
-    assert torch.equal(one.lengths.cpu(), other.lengths)
-    assert torch.equal(one.stopped.cpu(), other.stopped)
-    for row, held in enumerate((other.numbers[:, Host.PROMPTED] + other.lengths).tolist()):
-        assert torch.equal(one.codes[row, :held].cpu(), other.codes[row, :held])
+    assert_drawn_as_by_the_sampler(kernel.draw, knobs, [seed], device)
 
 
 @pytest.mark.parametrize("seed", range(8))
