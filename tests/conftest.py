@@ -30,7 +30,6 @@ ROOT = Path(__file__).resolve().parents[1]
 KEPT = {"TTS_GOLDEN", "TTS_VOICE_PROCESS"}
 """Where the golden data lies, which is no setting of the service, and what `_one_process` sets."""
 
-
 WORKER_BYTES = 3 * 1024**3
 """Memory that a process of the tests may need."""
 
@@ -41,15 +40,19 @@ def pytest_xdist_auto_num_workers() -> int:
     return max(1, min(cores, int(psutil.virtual_memory().available) // WORKER_BYTES))
 
 
-@pytest.fixture(autouse=True, scope="session")
-def _one_thread() -> None:
-    """Compute on one thread: what a worker of the service does, and the same bits everywhere."""
-    torch.set_num_threads(1)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the files first that have slow tests: a core would idle beside one that is last."""
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: item.path not in slow)
 
 
 @pytest.fixture(autouse=True, scope="session")
 def _one_process() -> None:
-    """Make the sound in a thread: a process takes seconds to start. Tests of it ask for it."""
+    """Compute on one thread as a worker of the service does, for the same bits everywhere.
+
+    The sound is made in this process too: another takes seconds to start. Tests of it ask for it.
+    """
+    torch.set_num_threads(1)
     os.environ["TTS_VOICE_PROCESS"] = "0"
 
 

@@ -86,6 +86,7 @@ def test_everything_that_we_count_is_shown() -> None:
     assert _families(ours) == _families(shown - {name for name in shown if "process_" in name})
 
 
+@pytest.mark.slow
 def test_values_that_are_asked_for_are_given(tmp_path: Path) -> None:
     settings = Settings(model=str(make(tmp_path / "toy")), device="cpu")
     with served(create_app(settings)) as client:

@@ -29,8 +29,9 @@ def run(
 ) -> str:
     """Run a command in a folder with the packages of a checkout; return what it printed."""
     variables = {"PYTHONPATH": str(home), "NO_PROXY": "127.0.0.1", "TTS_DEVICE": "cpu"}
-    if model is not None:
-        variables |= {"TTS_MODEL": str(model), "TTS_VOICES": str(folder / "voices")}
+    if model is not None:  # in 8 bits a copy of the sources would compile its kernels anew
+        variables |= {"TTS_MODEL": str(model), "TTS_WEIGHTS": "float32"}
+        variables |= {"TTS_VOICES": str(folder / "voices")}
     done = subprocess.run(
         command,
         cwd=folder,

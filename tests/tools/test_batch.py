@@ -73,6 +73,7 @@ def test_what_was_done_is_not_spoken_again(tmp_path, url) -> None:
     assert hashes(out) == before  # a seed follows from the id
 
 
+@pytest.mark.slow
 def test_a_batch_in_this_process_is_the_same_speech(tmp_path, monkeypatch, toy) -> None:
     monkeypatch.setenv("TTS_MODEL", str(toy))
     monkeypatch.setenv("TTS_DEVICE", "cpu")

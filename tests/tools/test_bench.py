@@ -63,6 +63,7 @@ def _check(figures: dict[str, object], table: str) -> None:
     assert [line.split()[0] for line in table.splitlines()[-2:]] == ["1", "2"]
 
 
+@pytest.mark.slow
 def test_in_process_it_names_the_machine(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -72,6 +73,7 @@ def test_in_process_it_names_the_machine(
     _check(figures, capsys.readouterr().out)
 
 
+@pytest.mark.slow
 def test_it_measures_a_running_server(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], toy_server: httpx.Client
 ) -> None:

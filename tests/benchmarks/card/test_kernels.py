@@ -10,6 +10,7 @@ from models.cuda.kernels.operators import NAMES
 CPU = torch.device("cpu")
 
 
+@pytest.mark.slow
 def test_every_kernel_is_told_and_one_that_differs_misses_the_target(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

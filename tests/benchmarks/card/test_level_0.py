@@ -8,6 +8,7 @@ from benchmarks.card.level_0 import BASELINE, OURS, STATIC, TINY, measure_decodi
 CPU = torch.device("cpu")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("streams", "others"), [(1, (BASELINE, STATIC)), (2, ())])
 def test_every_contestant_is_timed_ours_first_and_told_at_once(
     streams: int, others: tuple[str, ...], capsys: pytest.CaptureFixture[str]

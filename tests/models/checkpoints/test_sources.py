@@ -103,6 +103,7 @@ def test_a_model_without_voices_has_those_of_the_built_in_one() -> None:
     assert VOICES == BUILTIN_MODEL
 
 
+@pytest.mark.slow
 def test_a_converted_folder_speaks_as_the_file_does(tmp_path: Path, cache: Path) -> None:
     file = make_public(tmp_path / "published", "ar+nar")
     convert(file, tmp_path / "ours")

@@ -11,6 +11,7 @@ import pytest
 
 from tests.conftest import ROOT
 
+pytestmark = pytest.mark.slow
 PROGRAM = """
 import logging
 import numpy as np
@@ -94,7 +95,6 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     return folder, bits(folder)
 
 
-@pytest.mark.slow
 @pytest.mark.weights
 def test_code_just_compiled_and_kept_compute_and_speak_the_same_on_any_number_of_threads(
     compiled: tuple[Path, str],
@@ -104,15 +104,12 @@ def test_code_just_compiled_and_kept_compute_and_speak_the_same_on_any_number_of
     assert bits(folder, threads="4") == found
 
 
-@pytest.mark.slow
 @pytest.mark.weights
 @pytest.mark.parametrize("processor", PROCESSORS)
 def test_code_for_another_processor_computes_the_same_bits_and_speaks_the_same(
     processor: str, compiled: tuple[Path, str], tmp_path: Path
 ) -> None:
-    needed, libraries = PROCESSORS[processor]
-    told = Path("/proc/cpuinfo")
+    (needed, libraries), told = PROCESSORS[processor], Path("/proc/cpuinfo")
     if not told.exists() or needed not in told.read_text("utf-8").split():
         pytest.skip(f"this machine is no {processor}")
-    variables = {"NUMBA_CPU_NAME": processor, **libraries}
-    assert bits(tmp_path, variables=variables) == compiled[1]
+    assert bits(tmp_path, variables={"NUMBA_CPU_NAME": processor, **libraries}) == compiled[1]

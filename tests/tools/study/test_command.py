@@ -18,6 +18,7 @@ from tools.study.grid import read_varied, settings_of
 from tools.study.page import Heading, as_page, as_svg, curves
 from tools.study.race import Goal
 
+pytestmark = pytest.mark.slow
 SHORT = ("--fixed", "nar_levels=0", "--count", "2", "--at-once", "2")
 
 

@@ -105,9 +105,9 @@ def spoken(client: httpx.Client, knobs: dict[str, Any]) -> Iterator[tuple[str, b
 def test_a_request_has_the_same_codes_and_sound_played_and_called_in_every_manner(
     called: httpx.Client, played: httpx.Client, knobs: dict[str, Any]
 ) -> None:
-    (codes, sound), *others = [*spoken(called, knobs), *spoken(played, knobs)]
+    codes, sound = next(spoken(called, knobs))
     assert sound
-    for other, heard in others:
+    for other, heard in spoken(played, knobs):
         assert other == codes
         first, second = (np.frombuffer(one, "<i2").astype(int) for one in (sound, heard))
         assert np.abs(first - second).max() <= 1  # a step of PCM
@@ -119,7 +119,7 @@ def test_a_client_who_leaves_ends_its_own_speech_alone(
     wanted = {"input": 20 * TEXT, "response_format": "pcm", "stream": True, "seed": 1}
     with played.stream("POST", "/tts", json=wanted) as answer:
         next(answer.iter_raw())
-    (codes, _), *_ = spoken(called, {})
+    codes, _ = next(spoken(called, {}))
     assert [found for found, _ in spoken(played, {})] == 3 * [codes]
     assert not [one for one in caplog.records if one.levelname == "CRITICAL"]
 

@@ -24,7 +24,7 @@ from tests.app.engine.sound.sessions import KNOBS, codes_in, codes_of, heard, ma
 from tests.models.codecs.test_codec import make as make_codec
 from tests.samplers.frames import draw_frames, guide_frames
 
-FRAMES = 100
+FRAMES = 75
 GREEDY = {"nar_temperature": 0.0}
 DRAWN = {"nar_temperature": 1.0, "nar_top_k": 100, "nar_top_p": 0.95, "nar_min_p": 0.001}
 GUIDED = {"nar_cfg_strength": 2.5, "nar_cfg_rescale": 0.5}
@@ -140,7 +140,7 @@ def test_the_codes_are_those_that_are_drawn_by_hand(speech, case: Case) -> None:
     wanted = given if case.prompted else replace(given, prompt=None, voice=None)
     other = masked(speech, case.mask, unified_positions=case.unified)
     decoder = SoundDecoder(other)  # whose prefixes are kept for the second
-    frames = FRAMES // 2 if case.drawn else FRAMES  # a pass over a window takes long
+    frames = 50 if case.drawn else FRAMES  # a pass over a window takes long
     for seed, pushes in ((0, None), (1, 33)):
         level_0 = codes_of(seed, frames - 2 * seed)
         codes, sounds = voice(decoder, wanted, level_0, pushes)

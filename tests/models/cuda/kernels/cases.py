@@ -33,7 +33,7 @@ def size(heads: int, kv_heads: int, head_dim: int, **rest: Any) -> ModelConfig:
 USUAL = size(6, 2, 10)
 SIZES = {
     "usual": USUAL,
-    "one head each": size(3, 3, 16, activation="silu", ffn=1500),
+    "one head each": size(3, 3, 16, activation="silu", ffn=1030),
     "many heads of one": size(8, 1, 32, norm_eps=1e-6, codes=1024),
     "odd sizes": size(5, 1, 12, activation="silu", ffn=7),
 }
