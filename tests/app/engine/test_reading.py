@@ -1,6 +1,6 @@
 """Texts read in another process: the same utterances, the same refusals, in any order."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -38,56 +38,36 @@ def remote(toy: Path) -> Iterator[TextProcess]:
         yield process
 
 
-def prepared(
-    reader: FrontEnd | TextProcess, text: str, on_piece: Callable[[], object] = lambda: None
-) -> list[Utterance]:
-    with closing(reader.prepared(text, language="en", max_chars=4096)) as pieces:
-        for utterances in pieces:
-            if utterances is not None:
-                return utterances
-            on_piece()
-    raise AssertionError("no utterances came")
+HOW: Any = {"language": "en", "max_chars": 4096}
 
 
 def outcome(reader: FrontEnd | TextProcess, text: str) -> tuple[Any, ...]:
-    """What comes of a text: pieces, utterances and their words, or why it is refused."""
-    pieces: list[int] = []
+    """What comes of a text: pieces, the last its utterances, and their words, or why not."""
+    pieces: list[list[Utterance] | None] = []
     try:
-        utterances = prepared(reader, text, lambda: pieces.append(1))
+        for piece in reader.prepared(text, **HOW):
+            pieces.append(piece)
     except TextError as error:
         return pieces, str(error)
-    return pieces, utterances, [reader.words(one, language="en") for one in utterances]
+    return pieces, [reader.words(one, language="en") for one in pieces[-1] or ()]
 
 
 @pytest.mark.parametrize("text", [*SPOKEN, *REFUSED], ids=lambda text: ascii(text[:6]))
-def test_what_is_read_or_refused_here_is_there_in_the_same_words(text, local, remote):
-    expected = outcome(local, text)
-    assert len(expected) == (2 if text in REFUSED else 3)
+def test_what_is_read_or_refused_here_is_there_in_the_same_words_also_amid_another_text(
+    text, local, remote
+):
+    expected, (around, _) = outcome(local, text), outcome(local, SPOKEN[1])
+    begun, left = (remote.prepared(SPOKEN[1], **HOW) for _ in range(2))
+    assert (next(begun), next(left)) == (None, None)
+    left.close()
+    assert isinstance(expected[1], str) == (text in REFUSED)
     assert outcome(remote, text) == expected
-
-
-def test_other_texts_are_read_between_two_pieces(local, remote):
-    """To any depth, refused ones and such as are given up among them."""
-    inner = []
-
-    def fails() -> None:
-        raise KeyError("on purpose")
-
-    def between() -> None:
-        inner.append(prepared(remote, SPOKEN[1], lambda: prepared(remote, "One.")))
-        with pytest.raises(TextError):
-            prepared(remote, "[[")
-        with pytest.raises(KeyError):
-            prepared(remote, SPOKEN[2], fails)
-
-    assert prepared(remote, SPOKEN[2], between) == prepared(local, SPOKEN[2])
-    assert len(inner) == 20
-    assert all(one == prepared(local, SPOKEN[1]) for one in inner)
+    assert [*begun] == around[1:]
 
 
 def test_a_service_reads_no_text_in_the_process_that_draws(toy, local, monkeypatch):
     """Or each step of level 0 would wait for the interpreter's lock, some times."""
-    wanted = prepared(local, SPOKEN[2])
+    wanted = outcome(local, SPOKEN[2])[0][-1]
 
     def never(*_: object, **__: object) -> None:
         raise AssertionError("a text was read here")
@@ -99,7 +79,7 @@ def test_a_service_reads_no_text_in_the_process_that_draws(toy, local, monkeypat
     monkeypatch.setattr("models.text.front_end.prepared", never)
     monkeypatch.setattr("models.text.front_end.word_spans", never)
     with pytest.raises(AssertionError, match="read here"):
-        prepared(local, "Hello there.")
+        outcome(local, "Hello there.")
     with closing(Synthesizer.load(settings, started=ModelWorkers())) as there:
         assert [*there.plan(job(SPOKEN[2])).utterances] == wanted
         assert [*there.read(job(SPOKEN[2])).utterances] == wanted

@@ -7,8 +7,9 @@ import gc
 import weakref
 from collections.abc import Iterator
 from contextlib import closing
+from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import httpx
 import numpy as np
@@ -24,6 +25,7 @@ from app.engine.sound.decoder import SoundDecoder
 from app.engine.sound.recording import ChunkSizes, RecordedChunks
 from app.main import create_app, load_synthesizer
 from models.config import KvCacheDtype
+from models.cuda.graphs import Play, Recorder
 from samplers.knobs.params import SamplingParams
 from tests.app.tools.answers import report_of
 from tests.app.tools.live_client import live
@@ -32,6 +34,7 @@ from tests.capture.tape import Tape
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("sorted_as_on_a_gpu")]
 
+CPU, CALLING = torch.device("cpu"), partial(Recorder, warm_ups=0)
 POOL_BYTES = 8 << 20
 ALL_SIZES = Synthesizer._record_chunks  # before a service that is played has fewer
 TEXT = "One, two. [pause:0.3s] Four, five!"
@@ -48,25 +51,12 @@ REQUESTS: list[dict[str, Any]] = [
 ]  # fmt: skip
 
 
-class Counting:
-    """A recorder that counts, and has functions called."""
-
-    made: ClassVar[int] = 0
-
-    def __init__(self, *_: Any, **__: Any) -> None:
-        self.failed: list[str] = []
-
-    def record(self, function: Any, **_: Any) -> Any:
-        Counting.made += 1
-        return function
-
-
 def on_a_gpu(patch: pytest.MonkeyPatch, recorder: Any, *, kept: KvCacheDtype = "auto") -> None:
     """Have services do on the CPU what they do on a GPU, with few sizes of recordings."""
 
     def recorded(backend: Synthesizer, speech: Any, pool: Any) -> RecordedChunks:
         sizes = ChunkSizes(rows=(2,), columns=512, streams=9)
-        return RecordedChunks(speech, pool, recorder().record, sizes)
+        return RecordedChunks(speech, pool, recorder(CPU).record, sizes)
 
     patch.setattr(synthesizer, "memory_of", lambda model, *_: Memory(model, POOL_BYTES, kept))
     patch.setattr(synthesizer, "Recorder", recorder)
@@ -127,7 +117,7 @@ def test_a_client_who_leaves_ends_its_own_speech_alone(
 def test_what_was_recorded_goes_with_the_weights_and_comes_back(
     toy: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    on_a_gpu(monkeypatch, Counting)
+    on_a_gpu(monkeypatch, CALLING)
     backend = Synthesizer.load(settings_of(toy, max_text_chars=200))
     backend.prepare_sound()
     decoder, memory = backend._sound_decoder, backend._memory
@@ -151,7 +141,7 @@ def test_what_was_recorded_goes_with_the_weights_and_comes_back(
 def test_with_8_bits_a_request_has_the_codes_alone_that_it_has_among_others(
     toy: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    on_a_gpu(monkeypatch, Counting, kept="int8")
+    on_a_gpu(monkeypatch, CALLING, kept="int8")
     backend = load_synthesizer(settings_of(toy, slots=4, kv_cache_dtype="int8"))
     assert backend.check_deterministic()
     assert backend._memory is not None
@@ -159,11 +149,17 @@ def test_with_8_bits_a_request_has_the_codes_alone_that_it_has_among_others(
 
 
 def test_a_start_makes_at_most_50_recordings(toy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    on_a_gpu(monkeypatch, Counting)
+    made: list[Play] = []
+
+    def record(_: Recorder, function: Play) -> Play:
+        made.append(function)
+        return function
+
+    on_a_gpu(monkeypatch, CALLING)
     monkeypatch.setattr(Synthesizer, "_record_chunks", ALL_SIZES)
-    Counting.made = 0
+    monkeypatch.setattr(Recorder, "record", record)
     backend = Synthesizer.load(settings_of(toy, max_text_chars=200, alignment="1.1"))
     backend.prepare_sound()
     assert backend.check_deterministic()
     with closing(backend.measure(Capacity(), 20)):
-        assert 40 < Counting.made <= 50
+        assert 40 < len(made) <= 50
