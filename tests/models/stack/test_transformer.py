@@ -1,14 +1,16 @@
 """The stack without a cache: masks hide what they must, gradients change nothing."""
 
+from functools import partial
+
 import pytest
 import torch
-from torch import Tensor
 
 from models.stack.transformer import PADDING_RANK, Transformer
 from tests.models.stack.stacks import make_stack, uncached, vectors
 
 pytestmark = pytest.mark.usefixtures("without_gradients")
 ALL = {*range(6)}
+assert_close = partial(torch.testing.assert_close, rtol=0)
 
 
 @pytest.fixture(scope="module", params=["gelu", "silu"])
@@ -36,22 +38,18 @@ def test_ranks_decide_who_sees_whom(stack, ranks, seen) -> None:
             assert bool(differs[position]) == (changed in visible)
 
 
-def assert_close(found: Tensor, expected: Tensor, most: float) -> None:
-    assert (found - expected).abs().max() < most
-
-
 def test_padding_changes_nothing_and_rotary_positions_are_relative(stack) -> None:
     x, ranks = vectors(20), torch.arange(20)
     expected = uncached(stack, x)
-    assert_close(uncached(stack, x, ranks), expected, 1e-6)
+    assert_close(uncached(stack, x, ranks), expected, atol=1e-6)
     padded = torch.cat([x, vectors(5, seed=3)])[None]
     padded_ranks = torch.cat([ranks, torch.full((5,), PADDING_RANK)])[None]
-    assert_close(stack(padded, torch.arange(25)[None], padded_ranks)[0, :20], expected, 1e-5)
-    assert_close(stack(x[None], torch.arange(500, 520)[None])[0], expected, 1e-3)
+    assert_close(stack(padded, torch.arange(25)[None], padded_ranks)[0, :20], expected, atol=1e-5)
+    assert_close(stack(x[None], torch.arange(500, 520)[None])[0], expected, atol=1e-3)
 
 
 @pytest.mark.parametrize("size", [0, 1e-4, 1, 1e4])
 def test_the_faster_forms_without_gradients_give_the_same(stack, size) -> None:
     with torch.inference_mode(False):
         expected = uncached(stack, vectors(7) * size)
-    assert_close(uncached(stack, vectors(7) * size), expected, 1e-5 * max(size, 1))
+    assert_close(uncached(stack, vectors(7) * size), expected, atol=1e-5 * max(size, 1))

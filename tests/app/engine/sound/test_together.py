@@ -35,7 +35,6 @@ from tests.capture.tape import Tape
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("sorted_as_on_a_gpu")]
 
 CPU, CALLING = torch.device("cpu"), partial(Recorder, warm_ups=0)
-POOL_BYTES = 8 << 20
 ALL_SIZES = Synthesizer._record_chunks  # before a service that is played has fewer
 TEXT = "One, two. [pause:0.3s] Four, five!"
 REQUESTS: list[dict[str, Any]] = [
@@ -58,7 +57,7 @@ def on_a_gpu(patch: pytest.MonkeyPatch, recorder: Any, *, kept: KvCacheDtype = "
         sizes = ChunkSizes(rows=(2,), columns=512, streams=9)
         return RecordedChunks(speech, pool, recorder(CPU).record, sizes)
 
-    patch.setattr(synthesizer, "memory_of", lambda model, *_: Memory(model, POOL_BYTES, kept))
+    patch.setattr(synthesizer, "memory_of", lambda model, *_: Memory(model, 8 << 20, kept))
     patch.setattr(synthesizer, "Recorder", recorder)
     patch.setattr(Synthesizer, "_record_chunks", recorded)
     patch.setattr(SoundDecoder, "ready", SoundDecoder.warm_up)
