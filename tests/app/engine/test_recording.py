@@ -19,6 +19,7 @@ from app.engine.memory import Memory
 from app.engine.sound import decoder
 from app.engine.sound.job import SoundJob
 from app.settings import Settings
+from models.cuda.graphs import Recorder
 from models.stack.paged_passes import PagedPasses
 from samplers.knobs.params import SamplingParams
 from tests.app.tools.serving import settings_of
@@ -38,7 +39,7 @@ class Device:
         self.recorded, self.disturbed = 0, list[str]()
         self._recording: threading.Thread | None = None
 
-    def record(self, function: Callable[[], None], **_: Any) -> Callable[[], None]:
+    def record(self, function: Callable[[], None]) -> Callable[[], None]:
         """Take the device as `Recorder.record` does, and let other threads run meanwhile."""
         with self.lock:
             self._note("recorded")
@@ -62,11 +63,6 @@ class Device:
         thread = threading.current_thread()
         if self._recording not in {None, thread}:
             self.disturbed.append(f"{thread.name} {what}")
-
-
-class Recorder:
-    def __init__(self, device: Device) -> None:
-        self.record, self.failed = device.record, list[str]()
 
 
 async def spoken(engine: SpeechEngine, name: str) -> SpeechResult:
@@ -99,7 +95,7 @@ async def test_no_thread_computes_while_another_records_at_the_start_after_crash
 
     for module in (planner, synthesizer, decoder):
         monkeypatch.setattr(module, "alone", lambda _: device.lock)
-    monkeypatch.setattr(synthesizer, "Recorder", lambda *_, **__: Recorder(device))
+    monkeypatch.setattr(Recorder, "record", lambda _, function: device.record(function))
     monkeypatch.setattr(synthesizer, "memory_of", lambda model, *_: Memory(model, 16 << 20))
     monkeypatch.setattr(decoder.SoundDecoder, "ready", decoder.SoundDecoder.warm_up)
     monkeypatch.setattr(PagedPasses, "run", device.watch(PagedPasses.run))
