@@ -3,14 +3,16 @@
 import json
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
-from benchmarks.card import ticket
+from benchmarks.card import service, ticket
 from benchmarks.card.ticket import PARTS, TicketPart, main, measure, run, work_through
 from benchmarks.harness.report import TableRow, Target
+from benchmarks.harness.served import served
 from tests.conftest import ROOT
 
 MINUTE_S = 60.0
@@ -90,13 +92,21 @@ def test_the_files_that_parts_run_are_there() -> None:
     assert [name for name in named if not (ROOT / name).is_file()] == []
 
 
+@pytest.fixture(scope="module")
+def server() -> Iterator[str]:
+    """The server of all parts that ask one, which takes seconds to start."""
+    with served(device="cpu", max_queue=512, slots=20) as url:
+        yield url
+
+
 OWN = [one.name for one in PARTS if not one.command]
 
 
 @pytest.mark.slow
 @pytest.mark.weights
 @pytest.mark.parametrize("name", OWN)
-def test_every_part_runs_on_a_cpu(name: str) -> None:
+def test_every_part_runs_on_a_cpu(name: str, server: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(service, "served", lambda **_: nullcontext(server))
     rows, targets = measure(name, "cpu", tiny=True)
 
     assert rows
