@@ -18,10 +18,10 @@ PRODUCT = ("app", "models", "samplers", "valle_serve")
 DOCUMENTED = (*PRODUCT, "cluster", "tools", "training", "benchmarks", "scripts", "examples")
 MOST_PARAMETERS = 6
 LIMITS = {
-    "lines": 36_765,
-    "code": 25_475,
+    "lines": 36_764,
+    "code": 25_471,
     "docstrings": 14.2,  # percent of the lines
-    "tests": 40_204,
+    "tests": 40_202,
     "names": 0,  # class names that are there twice
     "wide": 15,  # functions of more than `MOST_PARAMETERS`
     "folder": 14,  # files of the largest folder

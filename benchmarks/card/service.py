@@ -7,7 +7,7 @@ import asyncio
 import math
 import statistics
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 
 import httpx2
@@ -95,7 +95,7 @@ def first_sound(device: torch.device, *, tiny: bool) -> tuple[list[TableRow], li
 
 
 async def most_streams(
-    url: str, said: Callable[[int], list[str]], *, first: float, most: float
+    url: str, said: Sequence[str], *, first: float, most: float
 ) -> tuple[float, list[TableRow]]:
     """Return the most streams of a Poisson process without a gap, and every load tried.
 
@@ -104,19 +104,19 @@ async def most_streams(
 
     Args:
         url: Of the server.
-        said: Returns so many texts.
+        said: Texts, 8 or more and three times ``most``; each load has the first of them.
         first: Streams at once to begin with.
         most: Streams at once beyond which nothing is tried.
     """
     rows: list[TableRow] = []
     best, too_many = 0.0, math.inf
     async with open_client(url) as client:
-        alone = [await receive(client, text, seed=seed) for seed, text in enumerate(said(4))]
+        alone = [await receive(client, text, seed=seed) for seed, text in enumerate(said[:4])]
         text_s = statistics.fmean(one.audio_s for one in alone)
         streams = first
         while streams <= most and too_many - best > 0.1 * best:
-            spoken = said(max(8, round(3 * streams)))
-            found = await open_loop(client, streams, spoken, text_s)
+            count = max(8, round(3 * streams))
+            found = await open_loop(client, streams, said[:count], text_s)
             rows.append(asdict(found))
             best, too_many = (streams, too_many) if found.smooth else (best, streams)
             streams = 2 * best if math.isinf(too_many) else (best + too_many) / 2
@@ -130,7 +130,7 @@ def streams_without_a_gap(
 ) -> tuple[list[TableRow], list[Target]]:
     """Return every load tried, and the most streams without a gap."""
     first, most = (1.0, 1.0) if tiny else (16.0, 512.0)
-    said = (lambda count: ["Hi."] * count) if tiny else texts
+    said = ["Hi."] * 8 if tiny else texts(round(3 * most))
     with served(device=device.type, max_queue=512, slots=20 if tiny else 256) as url:
         best, rows = asyncio.run(most_streams(url, said, first=first, most=most))
     return rows, [target("real-time streams", best, ">=", STREAMS)]

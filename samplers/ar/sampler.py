@@ -153,7 +153,7 @@ class ArSampler:
         rows = self._step_rows(tuple(self.active if slots is None else slots))
         rows.load()
         logits = rows.guide(own, null)
-        if max(self.table.host[:, Host.AVOID].tolist()) >= 0:  # faster than numpy on few slots
+        if self.table.host[:, Host.AVOID].max() >= 0:
             logits = rows.avoid(logits)
             self.table.host[rows.slots, Host.AVOID] = -1
         scores = rows.scores(sanitise(logits))

@@ -67,10 +67,9 @@ async def test_leaving_a_paused_job_frees_the_worker():
 
 
 async def test_time_spent_waiting_for_the_reader_is_not_the_jobs():
-    backend = FakeBackend(CHUNK_S)
     timeout_s = 1.5
     async with (
-        running(backend, request_timeout_s=timeout_s) as (engine, _),
+        running(FakeBackend(CHUNK_S), request_timeout_s=timeout_s) as (engine, backend),
         aclosing(engine.submit(job(LONG))) as chunks,
     ):
         await paused(backend, engine, LONG)
@@ -87,9 +86,8 @@ async def test_the_last_chunk_is_sent_however_much_is_unread():
 
 
 async def test_a_machine_slower_than_speech_holds_the_first_audio_until_the_rest_will_last():
-    backend = FakeBackend(CHUNK_S)
     text = "wait: ten chunks"
-    async with running(backend) as (engine, _):
+    async with running(FakeBackend(CHUNK_S)) as (engine, backend):
         for _ in range(200):
             engine._capacity.note_sound(1.6, 1.0)  # half a second of sound a second is promised
             engine._capacity.note_spoken(len(text), len(text) * CHUNK_S)
