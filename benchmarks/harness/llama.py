@@ -4,7 +4,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from transformers import LlamaConfig, LlamaForCausalLM, LogitsProcessor, LogitsProcessorList
+from transformers import LogitsProcessor, LogitsProcessorList
+from transformers.models.llama import LlamaConfig, LlamaForCausalLM
 
 from benchmarks.harness.mark_timer import Marks, MarkTimer
 from models.valle import Valle

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
-from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
+from transformers.models.gpt2 import GPT2Config, GPT2LMHeadModel
+from transformers.models.llama import LlamaConfig, LlamaForCausalLM
 
 from samplers.ops.draw import Stage, categorical, stream_key, uniform
 from valle_serve import hf
