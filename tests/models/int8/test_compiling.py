@@ -68,9 +68,8 @@ def test_where_nothing_can_be_kept_it_is_compiled_all_the_same() -> None:
 
 
 PROCESSORS = {
-    "x86-64": ("sse2", {}),
     # With what builds of the libraries for it would compute with, as far as this one can show it.
-    "nehalem": ("sse4_2", {
+    "x86-64": ("sse4_2", {
         "ATEN_CPU_CAPABILITY": "default", "ONEDNN_MAX_CPU_ISA": "SSE41",
         "MKL_ENABLE_INSTRUCTIONS": "SSE4_2",
     }),
