@@ -17,8 +17,8 @@ from samplers.knobs.presets import Presets
 from tools.models import MODEL_NAMES
 
 if TYPE_CHECKING:
-    from models.checkpoints.published.load import Switches
     from tools.calibration import Calibration, CalibrationTask
+    from tools.convert import Switches
 
 
 class Calibrate(BaseModel):
@@ -147,7 +147,7 @@ class Convert(BaseModel):
         print(f"{self.target}: from {found}")
 
     def _switches(self) -> "Switches":
-        from models.checkpoints.published.load import Switches
+        from tools.convert import Switches
 
         return Switches(self.code_sums, self.nar_mask, self.language_segment)
 

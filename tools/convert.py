@@ -1,8 +1,10 @@
 """Conversion of a published checkpoint to the built-in layout, with explicit switches."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import reduce
 from pathlib import Path
+from typing import Literal
 
 from safetensors import SafetensorError
 
@@ -13,8 +15,34 @@ from models.checkpoints.files import (
     write_sums,
     write_tensors,
 )
-from models.checkpoints.published.load import AS_FILED, Published, Switches, read_public
+from models.checkpoints.published.load import Published, read_public, segments
+from models.config import CodeSums, ModelConfig
 from tools.lora import merge
+
+NarMask = Literal["causal", "full"]
+
+
+@dataclass(frozen=True)
+class Switches:
+    """Training switches of a file; None: as it was read."""
+
+    code_sums: CodeSums | None = None  # which of the levels below a level are summed as its input
+    nar_mask: NarMask | None = None  # attention mask of NAR and masked passes
+    language: bool | None = None
+
+    def applied(self, config: ModelConfig) -> ModelConfig:
+        """Return a configuration with these switches."""
+        changes: dict[str, object] = {}
+        if self.code_sums is not None:
+            changes |= {"prompt_sums": self.code_sums, "response_sums": self.code_sums}
+        if self.nar_mask is not None:
+            changes["nar_mask"] = self.nar_mask
+        if self.language is not None:
+            changes["segments"] = segments(language=self.language)
+        return config.model_copy(update=changes)
+
+
+AS_FILED = Switches()
 
 
 def convert(
@@ -30,7 +58,8 @@ def convert(
     description = target / "lm.json"
     if description.exists() or list(target.glob("lm-*.safetensors")):
         raise CheckpointError(f"{target} holds a model already")
-    found = read_public(source, switches, lambda tensors: reduce(merge, loras, tensors))
+    found = read_public(source, lambda tensors: reduce(merge, loras, tensors))
+    found = replace(found, config=switches.applied(found.config))
     check_numbers(found.tensors, str(found.path))
     partial = target / "lm.json.partial"
     weights, sums = target / "lm-1.safetensors", target / SUMS

@@ -1,7 +1,7 @@
 """Detection of a published model's training switches by teacher-forced loss.
 
-The files do not state them (`models.checkpoints.published.load.Switches`), but under wrong switches
-a model predicts badly, which can be measured on any speech with known codes and phonemes.
+The files do not state them (`tools.convert.Switches`), but under wrong switches a model predicts
+badly, which can be measured on any speech with known codes and phonemes.
 """
 
 from collections.abc import Sequence
@@ -14,9 +14,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from models.checkpoints.published.load import NarMask, Switches, configured, load_public
+from models.checkpoints.published.load import load_public
 from models.config import CodeSums
 from models.valle import Valle
+from tools.convert import NarMask, Switches
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,7 +72,7 @@ def eras(source: Path, pairs: Sequence[Pair]) -> list[EraLoss]:
     losses = []
     for sums, mask, language in product(get_args(CodeSums), get_args(NarMask), (True, False)):
         switches = Switches(sums, mask, language)
-        model.config = configured(model.config, switches)
+        model.config = switches.applied(model.config)
         ar, nar = _losses(model, pairs)
         losses.append(EraLoss(switches, ar, nar))
     return sorted(losses, key=lambda loss: loss.total)

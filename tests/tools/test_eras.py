@@ -10,10 +10,11 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from models.checkpoints.published.layouts import FileLayout, find_layout
-from models.checkpoints.published.load import Switches, load_public
 from models.config import BOS_ID, EOS_ID
 from models.valle import Valle
 from tests.toy import make_public as toy
+from tests.toy.make_public import load_switched
+from tools.convert import Switches
 from tools.eras import Pair, eras
 
 LEVELS, CODES, SYMBOLS, FRAMES, BATCH = 4, 16, 12, 16, 6
@@ -59,7 +60,7 @@ def loss(model: Valle, pairs: Sequence[Pair], level: int) -> Tensor:
 
 def train(path: Path, switches: Switches, steps: int) -> float:
     """Train the model in a file with known switches, write it back, and return the last losses."""
-    model = load_public(path, switches).requires_grad_(True)
+    model = load_switched(path, switches).requires_grad_(True)
     generator = torch.Generator().manual_seed(7)
     optimiser = torch.optim.Adam(model.parameters(), lr=1e-2)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, 1e-2, total_steps=steps)

@@ -13,6 +13,10 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
+from models.checkpoints.published.load import load_public
+from models.valle import Valle
+from tools.convert import Switches
+
 Form = Literal["ar+nar", "ar+nar-len", "hf"]
 
 WIDTH, HEADS, LAYERS, FFN, LEVELS, CODES, PHONEMES = 16, 2, 2, 32, 8, 1024, 256
@@ -172,3 +176,10 @@ def describe_hf(folder: Path, **changes: Any) -> None:
     (folder / "config.json").write_text(json.dumps(config | changes))
     vocabulary = SYMMAP | {"<|sep|>": 291}
     (folder / "tokenizer.json").write_text(json.dumps({"model": {"vocab": vocabulary}}))
+
+
+def load_switched(path: Path, switches: Switches) -> Valle:
+    """Load a published model as if it was trained with these switches."""
+    model = load_public(path)
+    model.config = switches.applied(model.config)
+    return model

@@ -1,8 +1,8 @@
 """Loading of e-c-k-e-r/vall-e checkpoints: layout detected, everything checked and logged.
 
-The files do not state three *switches* that change what is computed: which lower levels a level is
-predicted from, the NAR attention mask, and whether there is a language segment. The defaults are
-what the files were trained with as far as is known; `tools.eras` measures it.
+The files do not state three switches that change what is computed: which lower levels a level is
+predicted from, the NAR attention mask, and whether there is a language segment. Where metadata do
+not say it, they are what the files were trained with as far as is known: see `tools.convert`.
 """
 
 import logging
@@ -27,24 +27,10 @@ HEAD_DIM = 64  # of every published size
 SUFFIXES = {".sft", ".safetensors", ".safetensor"}
 MAX_PHONEMES = 150  # about 12 s, the longest utterances of the training data
 
-NarMask = Literal["causal", "full"]
-
-
-@dataclass(frozen=True)
-class Switches:
-    """Training switches of a file; None: as its metadata say, else the default of its layout."""
-
-    code_sums: CodeSums | None = None  # which of the levels below a level are summed as its input
-    nar_mask: NarMask | None = None  # attention mask of NAR and masked passes
-    language: bool | None = None
-
-
-AS_FILED = Switches()
-
 
 @dataclass(frozen=True)
 class Published:
-    """The contents of a published file: switches applied, our names, the dtypes of the file."""
+    """The contents of a published file: our names, the dtypes of the file."""
 
     path: Path
     form: Literal["ar+nar", "ar+nar-len", "hf"]
@@ -67,21 +53,9 @@ class Published:
         )
 
 
-def configured(config: ModelConfig, switches: Switches) -> ModelConfig:
-    """Return a configuration with the given switches applied."""
-    changes: dict[str, object] = {}
-    if switches.code_sums is not None:
-        changes |= {"prompt_sums": switches.code_sums, "response_sums": switches.code_sums}
-    if switches.nar_mask is not None:
-        changes["nar_mask"] = switches.nar_mask
-    if switches.language is not None:
-        changes["segments"] = _segments(language=switches.language)
-    return config.model_copy(update=changes)
-
-
-def load_public(source: Path, switches: Switches = AS_FILED) -> Valle:
+def load_public(source: Path) -> Valle:
     """Load a published language model, a file or a folder with one, in float32 and eval mode."""
-    found = read_public(source, switches)
+    found = read_public(source)
     log.info("%s", found)
     model = Valle(found.config)
     fill(model, found.tensors, str(found.path)).lay_out_for_steps()
@@ -89,14 +63,12 @@ def load_public(source: Path, switches: Switches = AS_FILED) -> Valle:
 
 
 def read_public(
-    source: Path,
-    switches: Switches = AS_FILED,
-    change: Callable[[dict[str, Tensor]], dict[str, Tensor]] | None = None,
+    source: Path, change: Callable[[dict[str, Tensor]], dict[str, Tensor]] | None = None
 ) -> Published:
     """Read a published file with its tensors; ``change`` gets them under their published names."""
     path = find_file(source)
     header, metadata = read_header(path)
-    found = _parse_header(path, header, metadata, switches)  # fails before half a gigabyte is read
+    found = _parse_header(path, header, metadata)  # fails before half a gigabyte is read
     tensors = read_tensors([path])
     if found.form == "hf":
         tensors = one_vocabulary.split(tensors, str(path))
@@ -108,7 +80,7 @@ def read_public(
 def inspect_public(source: Path) -> Published:
     """Read a published file without its tensors' contents: they are on the device "meta"."""
     path = find_file(source)
-    return _parse_header(path, *read_header(path), AS_FILED)
+    return _parse_header(path, *read_header(path))
 
 
 def find_file(source: Path) -> Path:
@@ -127,9 +99,7 @@ def find_file(source: Path) -> Path:
     return files[0]
 
 
-def _parse_header(
-    path: Path, tensors: dict[str, Tensor], metadata: Mapping[str, str], switches: Switches
-) -> Published:
+def _parse_header(path: Path, tensors: dict[str, Tensor], metadata: Mapping[str, str]) -> Published:
     """Detect layout and configuration from a file's header."""
     is_hf = one_vocabulary.is_one_vocabulary(tensors)
     if is_hf:
@@ -149,7 +119,7 @@ def _parse_header(
         )
     if not heads or layout.width % heads:
         raise CheckpointError(f"{path}: width {layout.width} cannot be divided into {heads} heads")
-    config = _config(layout, described, heads, names, switches)
+    config = _config(layout, described, heads, names)
     form = "hf" if is_hf else layout.name
     return Published(path, form, config, rename(layout, tensors))
 
@@ -176,11 +146,7 @@ def _compare(layout: FileLayout, described: Description, source: str) -> None:
 
 
 def _config(
-    layout: FileLayout,
-    described: Description,
-    heads: int,
-    names: Mapping[str, int],
-    switches: Switches,
+    layout: FileLayout, described: Description, heads: int, names: Mapping[str, int]
 ) -> ModelConfig:
     flags = described.experimental
     summed = flags.audio_embedding_sums
@@ -192,7 +158,7 @@ def _config(
     for name, number in names.items():
         first_names.setdefault(number, name)
     rows = range(EOS_ID + 1, layout.phonemes)
-    config = ModelConfig(
+    return ModelConfig(
         name=described.name,
         width=layout.width,
         layers=layout.layers,
@@ -207,7 +173,7 @@ def _config(
         max_phonemes=MAX_PHONEMES,
         languages=LANGUAGES,
         language_rows=layout.languages,
-        segments=_segments(language="lang" in described.capabilities),
+        segments=segments(language="lang" in described.capabilities),
         nar_mask="full" if flags.noncausal_masks else "causal",
         unified_positions=flags.unified_position_ids,
         prompt_sums=era["prom"],
@@ -217,10 +183,10 @@ def _config(
         nar_has_null_condition=True,
         preset="vall_e",
     )
-    return configured(config, switches)
 
 
-def _segments(*, language: bool) -> tuple[Segment, ...]:
+def segments(*, language: bool) -> tuple[Segment, ...]:
+    """Return the segments of a published model, with that of the language or without."""
     if language:
         return ("phn", "lang", "level", "prom", "resp")
     return ("phn", "level", "prom", "resp")

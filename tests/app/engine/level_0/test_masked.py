@@ -12,12 +12,13 @@ from torch import Tensor
 
 from app.engine.level_0.masked import MaskedUtterance, predict_length
 from app.engine.utterance import UtteranceInput
-from models.checkpoints.published.load import Switches, load_public
 from models.config import BOS_ID, EOS_ID, ModelConfig
 from models.valle import Valle
 from samplers.knobs.params import SamplingParams
 from samplers.knobs.resolve import resolve
 from tests.models.test_valle import random_model
+from tests.toy.make_public import load_switched
+from tools.convert import Switches
 
 CONFIG = ModelConfig(
     width=16,
@@ -70,7 +71,7 @@ def test_every_pass_of_the_reference_loop(golden_valle: Path) -> None:
     inputs = json.loads((folder / "inputs.json").read_text())
     meta = json.loads((folder / "meta.json").read_text())
     expected = load_file(folder / "expected.safetensors")
-    model = load_public(folder / "fp32.sft", Switches("inclusive", language=True))
+    model = load_switched(folder / "fp32.sft", Switches("inclusive", language=True))
     chosen = params(nar_len_steps=inputs["masked_steps"], nar_len_frames=inputs["masked_len"])
     prompt = torch.tensor(inputs["prom"])
     piece = UtteranceInput(inputs["phn"], chosen, 0, 0, 500, prompt=prompt, language=inputs["lang"])

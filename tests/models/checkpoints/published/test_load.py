@@ -12,14 +12,15 @@ from torch import Tensor
 from app.engine.utterance import UtteranceInput
 from models.checkpoints import load_lm
 from models.checkpoints.published import load as public
-from models.checkpoints.published.load import Switches, inspect_public, load_public
+from models.checkpoints.published.load import inspect_public, load_public
 from models.valle import Valle
 from samplers.knobs.params import SamplingParams
 from samplers.knobs.resolve import resolve
 from tests.app.engine.decoding import decode_utterance
 from tests.models.valle_oracle import Oracle
 from tests.toy import make_public as toy
-from tools.convert import convert
+from tests.toy.make_public import load_switched
+from tools.convert import Switches, convert
 
 IDS = [1, 17, 80, 4, 200, 33, 2]
 LANGUAGE = 2
@@ -51,7 +52,7 @@ def test_logits_are_those_of_the_slow_forward(
     tmp_path: Path, form: toy.Form, switches: Switches
 ) -> None:
     path = toy.make_public(tmp_path, form)
-    model = load_public(path, switches)
+    model = load_switched(path, switches)
     oracle = Oracle(
         load_file(path),
         toy.HEADS,
@@ -97,7 +98,7 @@ def test_a_language_without_a_row_takes_the_last_one(tmp_path: Path) -> None:
     short = load_file(path)
     short["langs_emb.weight"] = short["langs_emb.weight"][:2].clone()
     save_file(short, path, toy.metadata("ar+nar"))
-    model = load_public(path, Switches(language=True))
+    model = load_switched(path, Switches(language=True))
     assert model.config.languages == ("en", "ja", "de", "fr", "zh", "ko")
     korean, japanese = (model.prefix(IDS, 0, language=i).embeddings for i in (5, 1))
     assert torch.equal(korean, japanese)
@@ -134,7 +135,7 @@ def test_a_converted_model_is_the_same_model(tmp_path: Path, form: toy.Form) -> 
     source = toy.make_public(tmp_path / "public", form)
     switches = Switches("none", "causal", language=True)
     convert(source, tmp_path / "ours", switches)
-    theirs, ours = load_public(source, switches), load_lm(tmp_path / "ours")
+    theirs, ours = load_switched(source, switches), load_lm(tmp_path / "ours")
     assert ours.config == theirs.config
     assert all(
         torch.equal(tensor, ours.state_dict()[name]) for name, tensor in theirs.state_dict().items()

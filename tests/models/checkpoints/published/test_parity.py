@@ -15,12 +15,13 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from models.checkpoints.published.load import Switches, load_public
 from models.config import CodeSums
 from models.prefix import Prefix
 from models.stack.cache import KVCache
 from models.valle import Valle
 from samplers.ops.guidance import guide
+from tests.toy.make_public import load_switched
+from tools.convert import Switches
 
 TOLERANCE = 5e-4
 
@@ -35,7 +36,7 @@ class Reference:
     meta: dict[str, Any]
 
     def load(self, sums: CodeSums = "inclusive", language: bool = True) -> Valle:
-        return load_public(self.folder / "fp32.sft", Switches(sums, None, language))
+        return load_switched(self.folder / "fp32.sft", Switches(sums, None, language))
 
     @property
     def prompt(self) -> Tensor:
