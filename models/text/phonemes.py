@@ -1,4 +1,4 @@
-"""English words and punctuation to phonemes, and phonemes to ids, for the built-in model.
+"""English words and punctuation to phonemes, for the built-in model.
 
 The inventory and the phonemes of a sentence are part of a trained model; changing either makes its
 weights useless. `tests/models/text/test_phonemes.py` pins both.
@@ -7,10 +7,9 @@ weights useless. `tests/models/text/test_phonemes.py` pins both.
 # ruff: noqa: RUF001 - IPA is full of letters that look like Latin ones
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
-from models.config import BOS_ID, EOS_ID, UNKNOWN_ID
 from models.text.errors import TextError
 from models.text.espeak import pronounce
 
@@ -94,8 +93,3 @@ def _join(pieces: list[str], spoken: Iterator[str]) -> str:
 def phonemize(text: str, language: str = "en") -> str:
     """Return the phonemes of a text; see `phonemize_many`."""
     return phonemize_many([text], language)[0]
-
-
-def encode_phonemes(phonemes: str, ids: Mapping[str, int]) -> list[int]:
-    """Return BOS, the id of each code point, EOS; symbols without an id are UNKNOWN_ID."""
-    return [BOS_ID, *(ids.get(symbol, UNKNOWN_ID) for symbol in phonemes), EOS_ID]

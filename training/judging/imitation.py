@@ -36,7 +36,7 @@ from numpy.typing import NDArray
 
 from app.settings import BUILTIN_MODEL
 from models.checkpoints import load_codec, load_lm
-from models.text import encode_phonemes, phonemize
+from models.text import FrontEnd, phonemize
 from models.voices.recording import Recording, read_recording
 from models.voices.voice import BuiltinVoices, PromptCodes
 from tools.study.bootstrap import Estimate, Sums, estimate_ratio, estimate_share
@@ -269,7 +269,7 @@ class TrueLevel0:
         """Return ``samples`` ``[N]`` with the likeliest finer levels after a voice's recording."""
         model, prompt = self._model, self._prompts.of(self._voices[voice])
         codes = self._codec.encode(torch.from_numpy(samples))
-        phoneme_ids = encode_phonemes(phonemize(text), model.config.phoneme_ids)
+        phoneme_ids = FrontEnd(model.config).encode(phonemize(text))
         for level in range(1, codes.shape[1]):
             prefix = model.prefix(phoneme_ids, level, prompt=prompt)
             codes[:, level] = model.nar_logits(prefix, codes, level).argmax(-1)

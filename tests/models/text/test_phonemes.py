@@ -6,8 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from models.config import BOS_ID, EOS_ID, UNKNOWN_ID
-from models.text import ENGLISH_SYMBOLS, TextError, encode_phonemes, phonemize, phonemize_many
+from models.text import ENGLISH_SYMBOLS, TextError, phonemize, phonemize_many
 
 PLAIN = [
     ("Hello, world!", "həlˈoʊ, wˈɜːld!"),
@@ -43,11 +42,6 @@ def test_threads_hear_the_same() -> None:
 def test_inventory_never_changes() -> None:
     digest = hashlib.sha256("".join(ENGLISH_SYMBOLS).encode()).hexdigest()
     assert (len(ENGLISH_SYMBOLS), digest[:16]) == (78, "6ec1108506aa314f")
-
-
-def test_ids_are_framed_and_unknown_symbols_are_marked() -> None:
-    assert encode_phonemes("ba?", {"a": 3, "b": 4}) == [BOS_ID, 4, 3, UNKNOWN_ID, EOS_ID]
-    assert encode_phonemes("", {}) == [BOS_ID, EOS_ID]
 
 
 def test_unsupported_language_is_refused_with_the_choice() -> None:

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from models.text import (
     ENGLISH_SYMBOLS,
     TextError,
-    TextOptions,
     Utterance,
     normalise,
     phonemize,
@@ -19,7 +18,7 @@ from models.text import (
 )
 from models.text.characters import clean
 from models.text.source import Rewritten
-from tests.models.text.reading import prepare
+from tests.models.text.reading import prepare, reading
 
 REFUSED = [
     ("", "empty"),
@@ -57,9 +56,9 @@ def test_it_is_refused(text: str, why: str) -> None:
 
 
 def test_limits_are_arguments() -> None:
-    assert prepare("abc", TextOptions(max_chars=3))
+    assert prepare("abc", max_chars=3)
     with pytest.raises(TextError, match="at most 2"):
-        prepare("abc", TextOptions(max_chars=2))
+        prepare("abc", max_chars=2)
     with pytest.raises(ValueError, match="positive"):
         split(Rewritten.of("abc"), max_phonemes=0)
 
@@ -172,7 +171,7 @@ def test_inline_phonemes_are_passed_as_they_are() -> None:
 
 
 def test_inline_phonemes_may_use_the_symbols_of_another_model() -> None:
-    assert prepare("[[g9]]", TextOptions(symbols="g9 h"))[0].phonemes == "g9"
+    assert prepare("[[g9]]", reading("g9 h"))[0].phonemes == "g9"
 
 
 @pytest.mark.parametrize(
@@ -184,7 +183,7 @@ def test_a_sentence_without_an_end_gets_a_full_stop(text: str, phonemes: str) ->
 
 
 def test_a_model_that_reads_no_full_stop_is_given_none() -> None:
-    assert prepare("hi", TextOptions(symbols="haɪˈ"))[0].phonemes == "hˈaɪ"
+    assert prepare("hi", reading("haɪˈ"))[0].phonemes == "hˈaɪ"
 
 
 def test_characters_of_the_private_use_area_are_not_phonemes() -> None:
@@ -218,7 +217,7 @@ MARKED = st.lists(
 @given(MARKED)
 def test_any_text_is_prepared_or_refused(text: str) -> None:
     try:
-        utterances = prepare(text, TextOptions(max_phonemes=60))
+        utterances = prepare(text, reading(max_phonemes=60))
     except TextError:
         return
     for place, utterance in enumerate(utterances):

@@ -4,7 +4,7 @@
 
 import pytest
 
-from models.text import ENGLISH_SYMBOLS, TextOptions, phonemize
+from models.text import ENGLISH_SYMBOLS, phonemize
 from models.text.pronunciations import PronunciationError, check_entries
 from tests.models.text.reading import prepare
 
@@ -33,27 +33,27 @@ SPOKEN = [
 
 @pytest.mark.parametrize(("text", "spoken"), SPOKEN, ids=[row[0] for row in SPOKEN])
 def test_whole_words_are_replaced(text: str, spoken: str) -> None:
-    (utterance,) = prepare(text, TextOptions(pronunciations=ENTRIES))
+    (utterance,) = prepare(text, pronunciations=ENTRIES)
     assert utterance.text == spoken
     written = " ".join(one.written for one in utterance.words)
     assert written == " ".join(text.split())
 
 
 def test_phonemes_are_spoken_and_case_tells_entries_apart() -> None:
-    (utterance,) = prepare("Nguyen and Polish polish.", TextOptions(pronunciations=ENTRIES))
+    (utterance,) = prepare("Nguyen and Polish polish.", pronunciations=ENTRIES)
     assert utterance.phonemes == "wˈɪn ænd pˈoʊlɪʃ pˈɑːlɪʃ."
     assert [one.written for one in utterance.words] == ["Nguyen", "and", "Polish", "polish."]
 
 
 def test_a_possessive_ends_as_its_last_sound_asks() -> None:
-    (utterance,) = prepare("Nguyen's Rex’s", TextOptions(pronunciations=ENTRIES))
+    (utterance,) = prepare("Nguyen's Rex’s", pronunciations=ENTRIES)
     assert utterance.phonemes == "wˈɪnz ɹˈɛksɪz."
 
 
 def test_a_text_without_a_word_of_the_dictionary_is_read_as_ever() -> None:
     text = "Dr. Smith paid $5.50. [[hˈaɪ]]!"
-    assert prepare(text, TextOptions(pronunciations=ENTRIES)) == prepare(text)
-    assert prepare("Go. SQL", TextOptions(pronunciations={}))[1].phonemes == phonemize("SQL.")
+    assert prepare(text, pronunciations=ENTRIES) == prepare(text)
+    assert prepare("Go. SQL", pronunciations={})[1].phonemes == phonemize("SQL.")
 
 
 REFUSED = [

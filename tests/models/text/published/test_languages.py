@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from models.text import TextError, TextOptions, Utterance
+from models.text import TextError, Utterance
 from models.text.published.japanese import _tokenizer
 from models.text.published.languages import LANGUAGES, reference_reader
 from models.text.source import Rewritten
-from tests.models.text.reading import prepare
+from tests.models.text.reading import prepare, reading
 
 # Where espeak-ng 1.52 differs from 1.51, which made the golden phonemes.
 OTHER_IN_1_52 = {"Four hours of steady work faced us.", "你好，今天天气很好。"}
@@ -28,9 +28,7 @@ def read(text: str, language: str) -> str:
 
 
 def utterances(text: str, language: str, symbols: str = "") -> list[Utterance]:
-    return prepare(
-        text, TextOptions(language=language, reader=reference_reader(language), symbols=symbols)
-    )
+    return prepare(text, reading(symbols or "a", public=True), language=language)
 
 
 def test_phonemes_equal_the_reference_but_for_named_rows(golden_valle: Path) -> None:
@@ -96,10 +94,8 @@ def test_sentences_are_apart_with_and_without_spaces(
 
 
 def test_a_long_sentence_without_spaces_fits() -> None:
-    spoken = prepare(
-        "今天天气很好，" * 20,
-        TextOptions(language="zh", reader=reference_reader("zh"), max_phonemes=60),
-    )
+    front_end = reading(max_phonemes=60, public=True)
+    spoken = prepare("今天天气很好，" * 20, front_end, language="zh")
     assert all(0 < len(utterance.phonemes) <= 60 for utterance in spoken)
     assert "".join(utterance.text for utterance in spoken).count("天气") == 20
 

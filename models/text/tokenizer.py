@@ -1,8 +1,8 @@
-"""The phoneme tokenizer of public VALL-E checkpoints, rebuilt from their vocabulary.
+"""The phoneme tokenizer, made from a model's vocabulary alone.
 
-Byte-pair encoding over the code points of a phoneme string, including spaces. Checkpoints store
-tokens and ids but no merges; these follow from the vocabulary, because every merged token consists
-of exactly two tokens with lower ids.
+Byte-pair encoding over the code points of a phoneme string, including spaces. Public VALL-E
+checkpoints store tokens and ids but no merges; these follow from the vocabulary, because every
+merged token consists of exactly two tokens with lower ids. The built-in model has none.
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ _SPECIALS: Final = {"<unk>": UNKNOWN_ID, "<bos>": BOS_ID, "</eos>": EOS_ID, "<ma
 
 
 class Tokenizer:
-    """Phoneme strings to ids up to ``size``; ``symbols`` are the single code points with an id.
+    """Phoneme strings to ids; ``symbols`` are the single code points with an id.
 
     Several tokens may share an id ("a" and "ä"); merges are defined on ids. Raises ValueError if an
     id is negative, special tokens have other ids than 0 to 3, or a token is not a merge of two
@@ -30,11 +30,10 @@ class Tokenizer:
             raise ValueError("vocabulary: negative ids")
         self._ids = {name: number for name, number in vocabulary.items() if len(name) == 1}
         self._merges: dict[tuple[int, int], int] = {}
-        self._lengths = {number: len(name) for name, number in _SPECIALS.items()}
-        self._lengths[UNKNOWN_ID] = 1
         self._specials = [name for name in _SPECIALS if name in vocabulary]
+        self._lengths = {_SPECIALS[name]: len(name) for name in self._specials}
+        self._lengths[UNKNOWN_ID] = 1
         self.symbols = frozenset(self._ids)
-        self.size = max([*vocabulary.values(), *_SPECIALS.values()]) + 1
         merged = [
             (number, name)
             for name, number in vocabulary.items()
