@@ -26,6 +26,7 @@ from models.checkpoints.files import (
     write_tensors,
 )
 from models.codecs.encodec import Encodec
+from models.codecs.interface import Codec
 from models.codecs.spectral import MAGNITUDE_FLOOR, SpectralCodec
 from models.codecs.speech_prior import SpeechPrior
 from models.codecs.vocos import Vocos
@@ -53,11 +54,11 @@ class SpeechModel:
     sha256: str  # hash of all weights; part of responses, so that they can be reproduced
     folder: Path  # folder with `voices/`
     model: Valle
-    codec: Encodec | SpectralCodec  # encodes voices, and decodes unless there is `vocos`
+    codec: Codec  # encodes voices, and decodes unless there is `vocos`
     vocos: Vocos | None = None  # decodes in place of the codec, or None
 
     @property
-    def decoder(self) -> Encodec | SpectralCodec | Vocos:
+    def decoder(self) -> Codec | Vocos:
         """The module that decodes codes to samples."""
         return self.vocos or self.codec
 
@@ -102,14 +103,14 @@ def _read_lm(folder: Path) -> Valle:
     return model
 
 
-def load_codec(folder: Path) -> Encodec | SpectralCodec:
+def load_codec(folder: Path) -> Codec:
     """Load the codec of a folder in float32."""
     codec = _read_codec(folder)
     check_sums(_codec_files(folder))
     return codec
 
 
-def _read_codec(folder: Path) -> Encodec | SpectralCodec:
+def _read_codec(folder: Path) -> Codec:
     """Load the codec of a folder without a look at its hash."""
     config = read_codec_config(folder)
     file = folder / "codec.safetensors"
@@ -164,7 +165,7 @@ def save_lm(folder: Path, config: ModelConfig, tensors: Mapping[str, Tensor]) ->
     (folder / "lm.json").write_text(config.model_dump_json(indent=1) + "\n")
 
 
-def save_codec(folder: Path, codec: Encodec | SpectralCodec) -> None:
+def save_codec(folder: Path, codec: Codec) -> None:
     """Write a codec as `load_codec` reads it, replacing an existing one."""
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / "codec.safetensors"

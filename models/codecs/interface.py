@@ -1,4 +1,4 @@
-"""The base class of the codecs, and their streams, of which each has its own state."""
+"""The base classes of codecs and decoders, and their streams, of which each has its own state."""
 
 from abc import ABC, abstractmethod
 
@@ -7,10 +7,33 @@ from torch import Tensor, nn
 
 from models.codecs.quantizer import Quantizer, check_codes
 from models.codecs.streaming import DecoderState
-from models.config import AnyCodecConfig
+from models.config import AnyCodecConfig, VocosConfig
 
 
-class Codec(nn.Module, ABC):
+class Decoder(nn.Module, ABC):
+    """Decodes speech."""
+
+    config: AnyCodecConfig | VocosConfig
+
+    @abstractmethod
+    def decode(self, codes: Tensor, state: DecoderState | None = None) -> Tensor:
+        """Decode codes ``[T, K']`` to ``[T * hop]``; K' may be below K.
+
+        They are a whole utterance, or the next frames of a stream, whose state is brought up to
+        date.
+        """
+
+    @property
+    def first_frames(self) -> int:
+        """How many frames must be known before there is a first sample."""
+        return 1
+
+    def stream(self) -> "CodecStream":
+        """Return a new stream: push codes, get the samples that are complete."""
+        return CodecStream(self)
+
+
+class Codec(Decoder):
     """Encodes and decodes speech."""
 
     config: AnyCodecConfig
@@ -30,53 +53,39 @@ class Codec(nn.Module, ABC):
         They are the next frames of streams, whose state is brought up to date, or whole utterances.
         """
 
-    @property
-    def first_frames(self) -> int:
-        """How many frames must be known before there is a first sample."""
-        return 1
-
     @torch.inference_mode()
-    def decode(self, codes: Tensor) -> Tensor:
-        """Decode codes ``[T, K']`` of a whole utterance to ``[T * hop]``; K' may be below K."""
+    def decode(self, codes: Tensor, state: DecoderState | None = None) -> Tensor:
+        """Return samples; see `Decoder`."""
         check_codes(codes, self.config)
-        return self.sound(self.quantizer.decode(codes)[None])[0]
-
-    def stream(self) -> "CodecStream":
-        """Return a new stream: push codes, get the samples that are complete."""
-        return CodecStream(self)
+        return self.sound(self.quantizer.decode(codes)[None], state)[0]
 
 
 class CodecStream:
-    """Decodes one utterance in chunks, which joined equal `Codec.decode` of the whole.
+    """Decodes one utterance in chunks, which joined equal `Decoder.decode` of the whole.
 
-    No samples are returned before `Codec.first_frames` are pushed or the stream is finished.
+    No samples are returned before `Decoder.first_frames` are pushed or the stream is finished.
     """
 
-    def __init__(self, codec: Codec) -> None:
-        self._codec = codec
+    def __init__(self, decoder: Decoder) -> None:
+        self._decoder = decoder
         self._state = DecoderState()
         self._pending: Tensor | None = None
 
     @torch.inference_mode()
     def push(self, codes: Tensor) -> Tensor:
         """Append frames ``[T, K']``; return the samples ``[N]`` that are complete."""
-        check_codes(codes, self._codec.config)
+        check_codes(codes, self._decoder.config)
         if self._pending is not None:
             codes = torch.cat([self._pending, codes])
-        if not self._state and len(codes) < self._codec.first_frames:
+        if not self._state and len(codes) < self._decoder.first_frames:
             self._pending = codes
             return torch.zeros(0, device=codes.device)
         self._pending = None
-        return self._decode(codes)
+        return self._decoder.decode(codes, self._state)
 
-    @torch.inference_mode()
     def finish(self) -> Tensor:
         """Return the remaining samples ``[N]`` and end the stream."""
         if self._pending is None:
             return torch.zeros(0)
         codes, self._pending = self._pending, None
-        return self._decode(codes)
-
-    def _decode(self, codes: Tensor) -> Tensor:
-        latent = self._codec.quantizer.decode(codes)[None]
-        return self._codec.sound(latent, self._state)[0]
+        return self._decoder.decode(codes, self._state)

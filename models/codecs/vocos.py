@@ -5,13 +5,16 @@ short spectrum a frame, which are overlapped and added. Its convolutions are not
 decodes whole utterances: a stream returns nothing before its end.
 """
 
+import sys
 from typing import cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from models.codecs.interface import Decoder
 from models.codecs.quantizer import check_codes
+from models.codecs.streaming import DecoderState
 from models.config import VocosConfig
 
 _KERNEL = 7  # of every convolution
@@ -51,9 +54,10 @@ class _VocosBlock(nn.Module):
         return x + self.gamma * self.pwconv2(F.gelu(self.pwconv1(y)))
 
 
-class Vocos(nn.Module):
+class Vocos(Decoder):
     """A decoder of EnCodec's codes; it has no encoder."""
 
+    config: VocosConfig
     codebooks: Tensor
     window: Tensor
 
@@ -70,9 +74,14 @@ class Vocos(nn.Module):
         self.final_layer_norm = nn.LayerNorm(config.width, eps=_EPS)
         self.out = nn.Linear(config.width, config.window + 2)
 
+    @property
+    def first_frames(self) -> int:
+        """No number of frames is enough: see the module."""
+        return sys.maxsize
+
     @torch.inference_mode()
-    def decode(self, codes: Tensor) -> Tensor:
-        """Decode codes ``[T, K]`` of an utterance, at the lowest trained bit rate with K levels."""
+    def decode(self, codes: Tensor, state: DecoderState | None = None) -> Tensor:  # noqa: ARG002
+        """Return samples; see `Decoder`. The lowest trained bit rate with K levels is taken."""
         check_codes(codes, self.config)
         levels = codes.shape[1]
         bandwidth = next(
@@ -85,10 +94,6 @@ class Vocos(nn.Module):
             x = block(x, bandwidth)
         magnitude, phase = self.out(self.final_layer_norm(x)).chunk(2, -1)
         return self._overlap(torch.polar(magnitude.exp().clamp(max=_MAX_MAGNITUDE), phase))
-
-    def stream(self) -> "WholeStream":
-        """Return a stream that collects frames and decodes them when it is finished."""
-        return WholeStream(self)
 
     def _overlap(self, spectra: Tensor) -> Tensor:
         """Inverse STFT of ``[T, window / 2 + 1]``: samples ``[T * hop]``."""
@@ -107,24 +112,3 @@ class Vocos(nn.Module):
         edge = (window - hop) // 2
         samples, weight = (part[edge : len(part) - edge] for part in joined)
         return samples / weight
-
-
-class WholeStream:
-    """Collects the frames of one utterance and decodes them together at the end."""
-
-    def __init__(self, vocos: Vocos) -> None:
-        self._vocos = vocos
-        self._codes: list[Tensor] = []
-
-    def push(self, codes: Tensor) -> Tensor:
-        """Append frames ``[T, K]``; return no samples."""
-        check_codes(codes, self._vocos.config)
-        self._codes.append(codes)
-        return torch.zeros(0, device=codes.device)
-
-    def finish(self) -> Tensor:
-        """Return all samples ``[N]`` and end the stream."""
-        if not self._codes:
-            return torch.zeros(0)
-        codes, self._codes = torch.cat(self._codes), []
-        return self._vocos.decode(codes)

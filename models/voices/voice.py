@@ -8,15 +8,16 @@ import io
 from collections import OrderedDict
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO, Literal, Protocol
+from typing import BinaryIO, Literal
 
 import numpy as np
 import torch
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
-from torch import Tensor, nn
+from torch import Tensor
 
+from models.codecs.interface import Codec
 from models.codecs.shipped_codes import SUFFIX, ShippedCodesError, codec_digest, read_codes
-from models.config import AnyCodecConfig, first_problem
+from models.config import first_problem
 from models.voices.recording import MAX_AUDIO_S
 
 DEFAULT = "default"
@@ -120,17 +121,6 @@ def _read_voice(audio: Path) -> Voice:
         raise VoiceError(f"{card}: {first_problem(error)}") from error
 
 
-class PromptEncoder(Protocol):
-    """The part of `models.codecs.interface.Codec` that encodes voices."""
-
-    @property
-    def config(self) -> AnyCodecConfig:
-        """The codec's configuration."""
-
-    def encode(self, samples: Tensor) -> Tensor:
-        """Encode samples ``[N]`` to codes ``[T, K]``."""
-
-
 class PromptCodes:
     """LRU cache of voices' codes for one codec. Not thread-safe.
 
@@ -140,7 +130,7 @@ class PromptCodes:
 
     def __init__(
         self,
-        codec: PromptEncoder,
+        codec: Codec,
         device: torch.device,
         *,
         max_frames: int,
@@ -180,7 +170,7 @@ class PromptCodes:
 
     def _shipped(self, voice: Voice) -> Tensor | None:
         """Return the codes that ship with a voice, if they belong to this codec."""
-        if voice.codes is None or not isinstance(self._codec, nn.Module):
+        if voice.codes is None:
             return None
         if self._digest is None:
             self._digest = codec_digest(self._codec)

@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from torch import nn
 
 from models.codecs.shipped_codes import (
     SUFFIX,
@@ -13,29 +12,16 @@ from models.codecs.shipped_codes import (
     read_codes,
     write_codes,
 )
-from models.config import CodecConfig
 from models.voices.voice import BuiltinVoices, PromptCodes, VoiceError
-from tests.models.voices.test_voice import write
+from tests.models.voices.test_voice import CountingCodec, write
 
 CPU = torch.device("cpu")
 CODES = torch.arange(40).reshape(5, 8)
 
 
-class TinyCodec(nn.Module):
-    """Encodes everything as zeros."""
-
-    def __init__(self, weight: float) -> None:
-        super().__init__()
-        self.config = CodecConfig()
-        self.weight = nn.Parameter(torch.tensor([weight]))
-
-    def encode(self, samples: torch.Tensor) -> torch.Tensor:
-        return torch.zeros(len(samples) // 320, 8, dtype=torch.int64)
-
-
 def test_a_digest_tells_codecs_apart_by_their_weights() -> None:
-    assert codec_digest(TinyCodec(1.0)) == codec_digest(TinyCodec(1.0))
-    assert codec_digest(TinyCodec(1.0)) != codec_digest(TinyCodec(2.0))
+    assert codec_digest(CountingCodec(1.0)) == codec_digest(CountingCodec(1.0))
+    assert codec_digest(CountingCodec(1.0)) != codec_digest(CountingCodec(2.0))
 
 
 def test_codes_come_back_under_their_own_digest_only(tmp_path: Path) -> None:
@@ -50,7 +36,7 @@ def test_codes_come_back_under_their_own_digest_only(tmp_path: Path) -> None:
 
 
 def test_a_voice_prompts_with_the_codes_it_ships_under_its_own_codec(tmp_path: Path) -> None:
-    codec, other = TinyCodec(1.0), TinyCodec(2.0)
+    codec, other = CountingCodec(1.0), CountingCodec(2.0)
     audio = write(tmp_path / "voices" / "a.flac")
     write_codes(audio.with_suffix(SUFFIX), CODES, codec_digest(codec))
     voice = BuiltinVoices(tmp_path / "voices")["a"]
@@ -70,4 +56,4 @@ def test_a_damaged_file_is_named(tmp_path: Path) -> None:
         read_codes(path, "one")
     voice = BuiltinVoices(tmp_path / "voices")["a"]
     with pytest.raises(VoiceError, match=path.name):
-        PromptCodes(TinyCodec(1.0), CPU, max_frames=3).of(voice)
+        PromptCodes(CountingCodec(1.0), CPU, max_frames=3).of(voice)

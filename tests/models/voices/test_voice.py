@@ -4,25 +4,30 @@ import numpy as np
 import pytest
 import soundfile
 import torch
+from torch import Tensor, nn
 
+from models.codecs.interface import Codec
 from models.config import CodecConfig
 from models.voices.voice import BuiltinVoices, PromptCodes, Voice, VoiceError, read_mono
 
 CPU = torch.device("cpu")
 
 
-class CountingCodec:
-    """One frame each 320 samples; counts how often it is asked."""
+class CountingCodec(Codec):
+    """Encodes everything as zeros, one frame each 320 samples; counts how often it is asked."""
 
-    def __init__(self) -> None:
-        self.config = CodecConfig()
-        self.calls = 0
+    def __init__(self, weight: float = 1.0) -> None:
+        super().__init__()
+        self.config, self.calls = CodecConfig(), 0
+        self.weight = nn.Parameter(torch.tensor([weight]))
 
-    def encode(self, samples: torch.Tensor) -> torch.Tensor:
+    def encode(self, samples: Tensor, **_: bool) -> Tensor:
         self.calls += 1
-        return torch.zeros(
-            -(-len(samples) // self.config.hop), self.config.levels, dtype=torch.int64
-        )
+        frames = -(-len(samples) // self.config.hop)
+        return torch.zeros(frames, self.config.levels, dtype=torch.int64)
+
+    def sound(self, *_: object) -> Tensor:
+        raise NotImplementedError
 
 
 def write(path: Path, seconds: float = 1.0, rate_hz: int = 24_000, channels: int = 1) -> Path:
