@@ -18,8 +18,8 @@ PRODUCT = ("app", "models", "samplers", "valle_serve")
 DOCUMENTED = (*PRODUCT, "cluster", "tools", "training", "benchmarks", "scripts", "examples")
 MOST_PARAMETERS = 6
 LIMITS = {
-    "lines": 36_764,
-    "code": 25_471,
+    "lines": 36_638,
+    "code": 25_367,
     "docstrings": 14.2,  # percent of the lines
     "tests": 40_202,
     "names": 0,  # class names that are there twice

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, field_validator
 
 from samplers.knobs.entropix import EntropixKnobs
-from samplers.knobs.knob import KnobSet, Needs, knob
+from samplers.knobs.knob import KnobSet, Needs, knob, of_group
 from samplers.knobs.presets import AUTO
 from samplers.knobs.steps import MOST_CODES, STEPS, OrderName, StepKnobs, StepName
 
@@ -85,6 +85,12 @@ class RequestKnobs(KnobSet):
     # fmt: on
 
 
+_mirostat = of_group("mirostat", {"mirostat_mode": ()})
+_ras = of_group("ras", {"ras": ()})
+_backtrack = of_group("backtrack", {"backtrack": ()})
+_stuck = of_group("backtrack", {"backtrack": (), "best_of": (), "entropix_action": ("branch",)})
+
+
 class DrawKnobs(KnobSet):
     """How a code is drawn from the scores, the order of the steps, and backtracking."""
 
@@ -93,51 +99,42 @@ class DrawKnobs(KnobSet):
         0, "Version of mirostat, which steers the surprise of what is drawn; 0 is off.",
         group="mirostat", off=0,
     )
-    mirostat_tau: float = knob(
+    mirostat_tau: float = _mirostat(
         1.2, "Surprise that mirostat aims at, below the model's mean entropy, or it keeps every "
         "code; 0 is off.",
-        group="mirostat", off=0.0, unit="bits", step=0.1, top=2.0, ge=0.0,
+        off=0.0, unit="bits", step=0.1, top=2.0, ge=0.0,
         values=(0.8, 1.0, 1.2, 1.5),
-        needs=({"mirostat_mode": ()},),
     )
-    mirostat_eta: float = knob(
+    mirostat_eta: float = _mirostat(
         0.1, "How quickly mirostat corrects itself.",
-        group="mirostat", step=0.05, top=1.0, gt=0.0,
-        needs=({"mirostat_mode": ()},),
+        step=0.05, top=1.0, gt=0.0,
     )
-    mirostat_surprise: Literal["full", "truncated"] = knob(
+    mirostat_surprise: Literal["full", "truncated"] = _mirostat(
         "full", "Surprise under all codes (the paper), or under those kept (llama.cpp).",
-        group="mirostat",
-        needs=({"mirostat_mode": ()},),
     )
     ras: bool = knob(
         False, "Repetition-aware sampling: a code drawn again too soon is drawn anew from all.",
         group="ras", off=False,
     )
-    ras_top_p: float = knob(
+    ras_top_p: float = _ras(
         0.8, "RAS: the first draw is from the likeliest codes that sum to this.",
-        group="ras", step=0.01, ge=0.0, le=1.0,
-        needs=({"ras": ()},),
+        step=0.01, ge=0.0, le=1.0,
     )
-    ras_top_k: int = knob(
+    ras_top_k: int = _ras(
         25, "RAS: the first draw is from this many codes at most.",
-        group="ras", step=1, top=8, ge=1,
-        needs=({"ras": ()},),
+        step=1, top=8, ge=1,
     )
-    ras_window: int = knob(
+    ras_window: int = _ras(
         10, "RAS: how many of the newest codes a drawn code is looked for in.",
-        group="ras", unit="frames", step=1, top=75, ge=1,
-        needs=({"ras": ()},),
+        unit="frames", step=1, top=75, ge=1,
     )
-    ras_tau: float = knob(
+    ras_tau: float = _ras(
         0.1, "RAS: the share of that window from which a code is repeated too often.",
-        group="ras", step=0.05, top=0.6, gt=0.0, le=1.0,
-        needs=({"ras": ()},),
+        step=0.05, top=0.6, gt=0.0, le=1.0,
     )
-    ras_mask_first: bool = knob(
+    ras_mask_first: bool = _ras(
         True, "RAS: the second draw excludes the code of the first, which breaks loops for sure.",
-        group="ras", off=False,
-        needs=({"ras": ()},),
+        off=False,
     )
     sampler_order: OrderName | Annotated[tuple[StepName, ...], _EACH_STEP] = knob(
         "canonical", "Order of the steps: a name, or a list; a step left out is off.",
@@ -153,54 +150,45 @@ class DrawKnobs(KnobSet):
         False, "Remove loops and long silences while decoding, and draw again where they began.",
         group="backtrack", off=False,
     )
-    backtrack_max_period: int = knob(
+    backtrack_max_period: int = _stuck(
         75, "Longest sequence of codes whose repetition counts as a loop.",
-        group="backtrack", unit="frames", step=1, slider=False, top=150, ge=1,
-        needs=({"backtrack": (), "best_of": (), "entropix_action": ("branch",)},),
+        unit="frames", step=1, slider=False, top=150, ge=1,
     )
-    backtrack_min_repeats: int = knob(
+    backtrack_min_repeats: int = _stuck(
         4, "How many copies of a sequence in a row make a loop.",
-        group="backtrack", step=1, slider=False, top=16, ge=2,
-        needs=({"backtrack": (), "best_of": (), "entropix_action": ("branch",)},),
+        step=1, slider=False, top=16, ge=2,
     )
-    backtrack_min_frames: int = knob(
+    backtrack_min_frames: int = _stuck(
         30, "How long a loop must be, all copies together.",
-        group="backtrack", unit="frames", step=1, slider=False, top=150, ge=2,
-        needs=({"backtrack": (), "best_of": (), "entropix_action": ("branch",)},),
+        unit="frames", step=1, slider=False, top=150, ge=2,
     )
-    backtrack_max_silence: int = knob(
+    backtrack_max_silence: int = _stuck(
         150, "Longest silence; a longer one is taken back. 0 allows any.",
-        group="backtrack", off=0, unit="frames", step=1, slider=False, top=750, ge=0,
+        off=0, unit="frames", step=1, slider=False, top=750, ge=0,
         values=(0, 25, 50, 75),
-        needs=({"backtrack": (), "best_of": (), "entropix_action": ("branch",)},),
     )
-    backtrack_window: int = knob(
+    backtrack_window: int = _backtrack(
         75, "A frame is final once this many newer ones exist; a loop that lies deeper ends the "
         "utterance as stuck.",
-        group="backtrack", unit="frames", step=1, slider=False, top=750, ge=1,
-        needs=({"backtrack": ()},),
+        unit="frames", step=1, slider=False, top=750, ge=1,
     )
-    backtrack_share: float = knob(
+    backtrack_share: float = _backtrack(
         1.0, "At most this share of the frames so far is taken back: the beginning of an utterance "
         "is final, and can be heard, sooner; a loop that lies deeper is taken back in part.",
-        group="backtrack", off=1.0, step=0.05, slider=False, gt=0.0, le=1.0,
-        needs=({"backtrack": ()},),
+        off=1.0, step=0.05, slider=False, gt=0.0, le=1.0,
     )
-    backtrack_budget: int = knob(
+    backtrack_budget: int = _backtrack(
         8, "How often an utterance may be taken back before it is ended as stuck.",
-        group="backtrack", off=0, step=1, slider=False, top=32, ge=0,
-        needs=({"backtrack": ()},),
+        off=0, step=1, slider=False, top=32, ge=0,
     )
-    backtrack_factor: float = knob(
+    backtrack_factor: float = _backtrack(
         0.1, "What the odds of the code that led into a loop are multiplied by in its place, each "
         "time it does so; the second time it is forbidden there.",
-        group="backtrack", off=1.0, step=0.05, slider=False, gt=0.0, le=1.0,
-        needs=({"backtrack": ()},),
+        off=1.0, step=0.05, slider=False, gt=0.0, le=1.0,
     )
-    backtrack_strength: float = knob(
+    backtrack_strength: float = _backtrack(
         1.0, "Exponent on backtrack_factor; 100 or more forbids the code at once.",
-        group="backtrack", off=0.0, step=0.5, slider=False, top=100.0, ge=0.0,
-        needs=({"backtrack": ()},),
+        off=0.0, step=0.5, slider=False, top=100.0, ge=0.0,
     )
     # fmt: on
 
@@ -212,6 +200,10 @@ class DrawKnobs(KnobSet):
         if not isinstance(order, str) and len(set(order)) < len(order):
             raise ValueError("a step may stand in the order only once")
         return order
+
+
+_drawn_nar = of_group("nar", {"nar_temperature": (), "nar_level_temperatures": ()})
+_window = of_group("nar", {"nar_window_frames": ()})
 
 
 class NarKnobs(KnobSet):
@@ -237,20 +229,17 @@ class NarKnobs(KnobSet):
         (), "Temperatures of level 1, 2, ...; levels past the end use nar_temperature.",
         group="nar", off=[], max_length=32, fail_fast=True,
     )
-    nar_top_k: int = knob(
+    nar_top_k: int = _drawn_nar(
         0, "As top_k, for the finer levels.",
-        group="nar", off=0, step=1, bottom=1, top=50, ge=-1,
-        needs=({"nar_temperature": (), "nar_level_temperatures": ()},),
+        off=0, step=1, bottom=1, top=50, ge=-1,
     )
-    nar_top_p: float = knob(
+    nar_top_p: float = _drawn_nar(
         1.0, "As top_p, for the finer levels.",
-        group="nar", off=1.0, step=0.01, ge=0.0, le=1.0,
-        needs=({"nar_temperature": (), "nar_level_temperatures": ()},),
+        off=1.0, step=0.01, ge=0.0, le=1.0,
     )
-    nar_min_p: float = knob(
+    nar_min_p: float = _drawn_nar(
         0.0, "As min_p, for the finer levels.",
-        group="nar", off=0.0, step=0.01, ge=0.0, le=1.0,
-        needs=({"nar_temperature": (), "nar_level_temperatures": ()},),
+        off=0.0, step=0.01, ge=0.0, le=1.0,
     )
     nar_cfg_strength: float = knob(
         1.0, "As cfg_strength, for the finer levels; doubles their work.",
@@ -269,15 +258,13 @@ class NarKnobs(KnobSet):
         "sent before the utterance ends; 0 draws the whole, as the model was trained.",
         group="nar", off=0, unit="frames", step=15, slider=False, top=300, ge=0,
     )
-    nar_left_context_frames: int = knob(
+    nar_left_context_frames: int = _window(
         75, "Frames before a window that its passes see.",
-        group="nar", unit="frames", step=15, slider=False, top=300, ge=0,
-        needs=({"nar_window_frames": ()},),
+        unit="frames", step=15, slider=False, top=300, ge=0,
     )
-    nar_lookahead_frames: int = knob(
+    nar_lookahead_frames: int = _window(
         15, "Frames after a window that its passes see; the window waits for them.",
-        group="nar", unit="frames", step=5, slider=False, top=150, ge=0,
-        needs=({"nar_window_frames": ()},),
+        unit="frames", step=5, slider=False, top=150, ge=0,
     )
     # fmt: on
 
@@ -377,6 +364,9 @@ class CandidateKnobs(KnobSet):
     # fmt: on
 
 
+_masked = of_group("masked", {"level_0": ()})
+
+
 class MaskedKnobs(KnobSet):
     """How level 0 is drawn, and the masked passes, which some public models can.
 
@@ -391,15 +381,13 @@ class MaskedKnobs(KnobSet):
         "masked where the model can, unless the caller moved a knob that only `ar` heeds.",
         group="masked", off="ar",
     )
-    nar_len_steps: int = knob(
+    nar_len_steps: int = _masked(
         25, "Passes over all frames; more are slower and more careful.",
-        group="masked", unit="passes", step=1, top=100, ge=1, le=1000,
-        needs=({"level_0": ()},),
+        unit="passes", step=1, top=100, ge=1, le=1000,
     )
-    nar_len_frames: int = knob(
+    nar_len_frames: int = _masked(
         0, "Length of each utterance; 0 lets the model choose.",
-        group="masked", off=0, unit="frames", step=1, top=1500, ge=0,
-        needs=({"level_0": ()},),
+        off=0, unit="frames", step=1, top=1500, ge=0,
     )
     nar_len_min_frames: int = knob(
         75, "The least length that the model may choose.",
@@ -411,52 +399,42 @@ class MaskedKnobs(KnobSet):
         group="masked", off=1.0, step=0.05, top=2.0, gt=0.0, le=10.0,
         needs=({"level_0": ()}, {"nar_len_frames": (0,)}),
     )
-    nar_len_cfg_strength: float = knob(
+    nar_len_cfg_strength: float = _masked(
         2.5, "As cfg_strength, for the masked passes.",
-        group="masked", off=1.0, step=0.1, top=4.0, ge=1.0,
-        needs=({"level_0": ()},),
+        off=1.0, step=0.1, top=4.0, ge=1.0,
     )
     nar_len_cfg_rescale: float = knob(
         0.75, "As cfg_rescale, for the masked passes; one spread over all frames.",
         group="masked", off=0.0, step=0.05, ge=0.0, le=1.0,
         needs=({"nar_len_cfg_strength": ()},),
     )
-    nar_len_temperature: float = knob(
+    nar_len_temperature: float = _masked(
         0.0, "Temperature of the first masked pass, falling to 0 in the last; 0 or less is greedy.",
-        group="masked", off=0.0, step=0.05, bottom=0.0, top=2.0, ge=-1.0,
-        needs=({"level_0": ()},),
+        off=0.0, step=0.05, bottom=0.0, top=2.0, ge=-1.0,
     )
-    nar_len_top_k: int = knob(
+    nar_len_top_k: int = _masked(
         0, "As top_k, for the masked passes; 0 or -1 keeps all.",
-        group="masked", off=0, step=1, bottom=1, top=50, ge=-1,
-        needs=({"level_0": ()},),
+        off=0, step=1, bottom=1, top=50, ge=-1,
     )
-    nar_len_top_p: float = knob(
+    nar_len_top_p: float = _masked(
         1.0, "As top_p, for the masked passes.",
-        group="masked", off=1.0, step=0.01, ge=0.0, le=1.0,
-        needs=({"level_0": ()},),
+        off=1.0, step=0.01, ge=0.0, le=1.0,
     )
-    nar_len_min_p: float = knob(
+    nar_len_min_p: float = _masked(
         0.0, "As min_p, for the masked passes.",
-        group="masked", off=0.0, step=0.01, ge=0.0, le=1.0,
-        needs=({"level_0": ()},),
+        off=0.0, step=0.01, ge=0.0, le=1.0,
     )
-    nar_len_score: MaskedScore = knob(
+    nar_len_score: MaskedScore = _masked(
         "drawn",
         "By what frames are masked again, the least certain first: the model's odds of the code "
         "that was `drawn`, or those of the `likeliest` code after truncation (as the reference).",
-        group="masked",
-        needs=({"level_0": ()},),
     )
-    nar_len_masked_only: bool = knob(
+    nar_len_masked_only: bool = _masked(
         True, "A frame that was drawn once stays; off: any frame may be masked again.",
-        group="masked",
-        needs=({"level_0": ()},),
     )
-    nar_len_remask: bool = knob(
+    nar_len_remask: bool = _masked(
         False, "Mask slightly more frames in each pass: half a pass's share of all.",
-        group="masked", off=False,
-        needs=({"level_0": ()},),
+        off=False,
     )
     # fmt: on
 

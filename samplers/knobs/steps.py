@@ -9,12 +9,16 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 from pydantic import field_validator
 
-from samplers.knobs.knob import KnobSet, SwitchesStep, knob
+from samplers.knobs.knob import KnobSet, SwitchesStep, knob, of_group
 
 PenaltyMode = Literal["signed", "additive", "raw"]
 
 MOST_CODES = 4096
 """How many codes a knob may name: more than any codebook has."""
+
+
+_penalty = of_group("repetition", {"repetition_penalty": ()})
+_dry = of_group("dry", {"dry_multiplier": ()})
 
 
 class StepKnobs(KnobSet):
@@ -26,14 +30,13 @@ class StepKnobs(KnobSet):
         group="repetition", off=1.0, step=0.01, bottom=0.9, top=1.5, gt=0.0,
         values=(1.0, 1.02, 1.05, 1.1),
     )
-    repetition_penalty_decay: float = knob(
+    repetition_penalty_decay: float = _penalty(
         0.0,
         "Exponent on the distance d of an occurrence: its nats are ln repetition_penalty d^decay; "
         "below 0 old codes are punished less. Where the mode is not additive its penalty is "
         "repetition_penalty d^decay, which acts on the last repetition_penalty^(1/-decay) codes.",
-        group="repetition", off=0.0, step=0.05, bottom=-1.0, top=0.5, ge=-2.0, le=2.0,
+        off=0.0, step=0.05, bottom=-1.0, top=0.5, ge=-2.0, le=2.0,
         values=(-1.0, -0.5, -0.25, 0.0),
-        needs=({"repetition_penalty": ()},),
     )
     repetition_penalty_window: int = knob(
         75, "How many of the newest codes the repetition, frequency and presence penalties count; "
@@ -42,17 +45,14 @@ class StepKnobs(KnobSet):
         values=(25, 75, 150),
         needs=({"repetition_penalty": (), "frequency_penalty": (), "presence_penalty": ()},),
     )
-    repetition_penalty_one_time: bool = knob(
+    repetition_penalty_one_time: bool = _penalty(
         False, "Count only the newest occurrence of a code instead of every one.",
-        group="repetition", off=False,
-        needs=({"repetition_penalty": ()},),
+        off=False,
     )
-    repetition_penalty_mode: PenaltyMode = knob(
+    repetition_penalty_mode: PenaltyMode = _penalty(
         "additive",
         "How the penalty P acts: `additive` subtracts ln P, which divides the odds by P; `signed` "
         "divides positive and multiplies negative logits, `raw` always divides (the reference).",
-        group="repetition",
-        needs=({"repetition_penalty": ()},),
     )
     repetition_penalty_clamp: bool = knob(
         True,
@@ -92,26 +92,22 @@ class StepKnobs(KnobSet):
         group="dry", off=0.0, unit="nats", step=0.1, top=4.0, ge=0.0, le=8.0,
         values=(0.0, 0.5, 1.0, 2.0),
     )
-    dry_base: float = knob(
+    dry_base: float = _dry(
         1.75, "DRY: by what the penalty grows with each further code of the repeated sequence.",
-        group="dry", step=0.05, top=4.0, ge=1.0,
-        needs=({"dry_multiplier": ()},),
+        step=0.05, top=4.0, ge=1.0,
     )
-    dry_allowed_length: int = knob(
+    dry_allowed_length: int = _dry(
         2, "DRY: sequences shorter than this may repeat.",
-        group="dry", unit="frames", step=1, top=12, ge=1,
+        unit="frames", step=1, top=12, ge=1,
         values=(2, 4, 8, 12),
-        needs=({"dry_multiplier": ()},),
     )
-    dry_range: int = knob(
+    dry_range: int = _dry(
         0, "DRY: how many of the newest codes it looks at; 0 is all of them.",
-        group="dry", unit="frames", step=1, bottom=1, top=20, ge=0,
-        needs=({"dry_multiplier": ()},),
+        unit="frames", step=1, bottom=1, top=20, ge=0,
     )
-    dry_sequence_breakers: tuple[int, ...] = knob(
+    dry_sequence_breakers: tuple[int, ...] = _dry(
         (), "DRY: codes (silence, say) that end a sequence and are never punished.",
-        group="dry", off=[], max_length=MOST_CODES, fail_fast=True,
-        needs=({"dry_multiplier": ()},),
+        off=[], max_length=MOST_CODES, fail_fast=True,
     )
     no_repeat_ngram_size: Annotated[int, SwitchesStep("no_repeat_ngram")] = knob(
         0, "Forbids any sequence of this many codes to occur twice; harmful for most speech.",

@@ -90,6 +90,9 @@ SPLITS = [
     ("... Yes. -- McCoy", ["Yes.", "McCoy"]),
     ("See example.com. Then go.", ["See example dot com.", "Then go."]),
     ("Really?! Yes!!!", ["Really?!", "Yes!!!"]),
+    ("(Never. At all. Or so.", ["(Never.", "At all.", "Or so."]),  # never closed
+    ("('Go. Now.')", ["('Go. Now.')"]),
+    ("[pause for effect] Go.", ["[pause for effect] Go."]),  # a stage direction
 ]  # fmt: skip
 
 
@@ -145,12 +148,6 @@ def test_a_long_sentence_is_cut_before_conjunctions_and_not_in_a_number_or_name(
     assert {one.phonemes[-1] for one in utterances[:-1]} == {","}  # no fall before the end
 
 
-def test_a_text_that_never_closes_a_bracket_has_sentences() -> None:
-    sentences = ["(Never.", "At all.", "Or so."]
-    assert [one.text for one in prepare(" ".join(sentences))] == sentences
-    assert len(prepare("('Go. Now.')")) == 1
-
-
 def test_pauses_belong_to_the_utterance_before() -> None:
     assert prepare("[pause:1s]One. Two [pause:500ms][PAUSE:0.25s] three [pause:0s]") == [
         Utterance("", "", 1.0),
@@ -158,10 +155,6 @@ def test_pauses_belong_to_the_utterance_before() -> None:
         Utterance("Two", phonemize("Two."), 0.75),
         Utterance("three", phonemize("three."), 0.0),
     ]
-
-
-def test_a_stage_direction_is_not_a_pause() -> None:
-    assert prepare("[pause for effect] Go.")[0].text == "[pause for effect] Go."
 
 
 def test_inline_phonemes_are_passed_as_they_are() -> None:

@@ -41,12 +41,9 @@ def test_voices_are_listed_by_name_with_what_their_cards_say(tmp_path):
     write(tmp_path / "zoe.flac")
     write(tmp_path / "adam.flac")
     (tmp_path / "adam.json").write_text('{"title": "Adam", "transcript": "Good morning."}')
-    voices = list(BuiltinVoices(tmp_path))
-    assert [voice.name for voice in voices] == ["adam", "zoe"]
-    assert voices[0].title == "Adam"
-    assert voices[0].transcript == "Good morning."
-    assert voices[0].owner is None
-    assert voices[1].language == "en"
+    adam, zoe = BuiltinVoices(tmp_path)
+    assert (adam.name, adam.title, adam.transcript) == ("adam", "Adam", "Good morning.")
+    assert (zoe.name, zoe.language, zoe.owner) == ("zoe", "en", None)
 
 
 def test_a_folder_without_voices_has_the_models_own(tmp_path):
@@ -96,8 +93,7 @@ def test_a_card_that_is_not_valid_is_an_error_that_names_the_file(tmp_path, card
 @pytest.mark.parametrize(("rate_hz", "channels"), [(24_000, 1), (16_000, 1), (44_100, 2)])
 def test_audio_becomes_mono_at_the_codecs_rate(tmp_path, rate_hz, channels):
     samples = read_mono(write(tmp_path / "a.flac", 1.0, rate_hz, channels), 24_000)
-    assert samples.dtype == np.float32
-    assert samples.shape == (24_000,)
+    assert (samples.dtype, samples.shape) == (np.float32, (24_000,))
     np.testing.assert_allclose(samples[2000:-2000], 0.25, atol=1e-3)
 
 
@@ -119,16 +115,13 @@ def test_codes_are_derived_once_and_cut_to_what_the_model_hears(tmp_path):
     prompts = PromptCodes(codec, CPU, max_frames=100)
     first, second = prompts.of(voice), prompts.of(voice)
     assert first is second
-    assert first is not None
     assert first.shape == (100, 8)
     assert codec.calls == 1
 
 
 def test_a_short_voice_gives_all_its_frames(tmp_path):
     voice = Voice(name="a", audio=write(tmp_path / "a.flac", 1.0))
-    codes = PromptCodes(CountingCodec(), CPU, max_frames=225).of(voice)
-    assert codes is not None
-    assert len(codes) == 75
+    assert len(PromptCodes(CountingCodec(), CPU, max_frames=225).of(voice)) == 75
 
 
 def test_a_model_without_prompts_never_asks_the_codec(tmp_path):
@@ -167,7 +160,6 @@ def test_a_name_that_comes_to_mean_another_recording_gives_other_codes(tmp_path)
     for digest, seconds in (("a" * 64, 1.0), ("b" * 64, 2.0)):
         audio = write(tmp_path / "a.flac", seconds)
         codes = prompts.of(Voice(name="a", audio=audio, digest=digest))
-        assert codes is not None
         lengths.append(len(codes))
     assert lengths == [75, 150]
 
@@ -176,9 +168,7 @@ def test_a_recording_that_was_opened_needs_its_file_no_more(tmp_path):
     audio = write(tmp_path / "a.flac", 1.0)
     voice = Voice(name="a", audio=audio, digest="a" * 64, recording=audio.read_bytes())
     audio.unlink()
-    codes = PromptCodes(CountingCodec(), CPU, max_frames=225).of(voice)
-    assert codes is not None
-    assert len(codes) == 75
+    assert len(PromptCodes(CountingCodec(), CPU, max_frames=225).of(voice)) == 75
     assert "fLaC" not in repr(voice)
 
 
