@@ -30,6 +30,11 @@ class CountingCodec(Codec):
         raise NotImplementedError
 
 
+def frames(codes: Tensor | None) -> int:
+    assert codes is not None
+    return len(codes)
+
+
 def write(path: Path, seconds: float = 1.0, rate_hz: int = 24_000, channels: int = 1) -> Path:
     path.parent.mkdir(exist_ok=True)
     shape = (round(seconds * rate_hz), channels)
@@ -93,7 +98,8 @@ def test_a_card_that_is_not_valid_is_an_error_that_names_the_file(tmp_path, card
 @pytest.mark.parametrize(("rate_hz", "channels"), [(24_000, 1), (16_000, 1), (44_100, 2)])
 def test_audio_becomes_mono_at_the_codecs_rate(tmp_path, rate_hz, channels):
     samples = read_mono(write(tmp_path / "a.flac", 1.0, rate_hz, channels), 24_000)
-    assert (samples.dtype, samples.shape) == (np.float32, (24_000,))
+    assert samples.dtype == np.float32
+    assert samples.shape == (24_000,)
     np.testing.assert_allclose(samples[2000:-2000], 0.25, atol=1e-3)
 
 
@@ -115,13 +121,13 @@ def test_codes_are_derived_once_and_cut_to_what_the_model_hears(tmp_path):
     prompts = PromptCodes(codec, CPU, max_frames=100)
     first, second = prompts.of(voice), prompts.of(voice)
     assert first is second
-    assert first.shape == (100, 8)
+    assert frames(first) == 100
     assert codec.calls == 1
 
 
 def test_a_short_voice_gives_all_its_frames(tmp_path):
     voice = Voice(name="a", audio=write(tmp_path / "a.flac", 1.0))
-    assert len(PromptCodes(CountingCodec(), CPU, max_frames=225).of(voice)) == 75
+    assert frames(PromptCodes(CountingCodec(), CPU, max_frames=225).of(voice)) == 75
 
 
 def test_a_model_without_prompts_never_asks_the_codec(tmp_path):
@@ -159,8 +165,7 @@ def test_a_name_that_comes_to_mean_another_recording_gives_other_codes(tmp_path)
     lengths = []
     for digest, seconds in (("a" * 64, 1.0), ("b" * 64, 2.0)):
         audio = write(tmp_path / "a.flac", seconds)
-        codes = prompts.of(Voice(name="a", audio=audio, digest=digest))
-        lengths.append(len(codes))
+        lengths.append(frames(prompts.of(Voice(name="a", audio=audio, digest=digest))))
     assert lengths == [75, 150]
 
 
@@ -168,7 +173,7 @@ def test_a_recording_that_was_opened_needs_its_file_no_more(tmp_path):
     audio = write(tmp_path / "a.flac", 1.0)
     voice = Voice(name="a", audio=audio, digest="a" * 64, recording=audio.read_bytes())
     audio.unlink()
-    assert len(PromptCodes(CountingCodec(), CPU, max_frames=225).of(voice)) == 75
+    assert frames(PromptCodes(CountingCodec(), CPU, max_frames=225).of(voice)) == 75
     assert "fLaC" not in repr(voice)
 
 
