@@ -18,10 +18,10 @@ PRODUCT = ("app", "models", "samplers", "valle_serve")
 DOCUMENTED = (*PRODUCT, "cluster", "tools", "training", "benchmarks", "scripts", "examples")
 MOST_PARAMETERS = 6
 LIMITS = {
-    "lines": 36_638,
-    "code": 25_367,
+    "lines": 36_599,
+    "code": 25_342,
     "docstrings": 14.2,  # percent of the lines
-    "tests": 40_202,
+    "tests": 40_197,
     "names": 0,  # class names that are there twice
     "wide": 15,  # functions of more than `MOST_PARAMETERS`
     "folder": 14,  # files of the largest folder

@@ -3,7 +3,7 @@
 from models.text.errors import TextError
 from models.text.front_end import FrontEnd
 from models.text.normalise import normalise
-from models.text.phonemes import ENGLISH_SYMBOLS, phonemize, phonemize_many
+from models.text.phonemes import ENGLISH_SYMBOLS, phonemize
 from models.text.split import Utterance, split
 
 __all__ = [
@@ -13,6 +13,5 @@ __all__ = [
     "Utterance",
     "normalise",
     "phonemize",
-    "phonemize_many",
     "split",
 ]

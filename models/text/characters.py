@@ -52,9 +52,9 @@ def _is_latin(letter: str) -> bool:
     return unicodedata.name(letter, "").startswith("LATIN ")
 
 
-def clean(text: str, *, reads: Callable[[str], bool] = _is_latin, intact: str = "") -> str:
+def clean(text: str) -> str:
     """Return what `cleaned` makes of a text."""
-    return cleaned(Rewritten.of(text), reads=reads, intact=intact).text
+    return cleaned(Rewritten.of(text)).text
 
 
 def cleaned(

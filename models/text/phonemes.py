@@ -7,7 +7,6 @@ weights useless. `tests/models/text/test_phonemes.py` pins both.
 # ruff: noqa: RUF001 - IPA is full of letters that look like Latin ones
 
 import re
-from collections.abc import Iterator, Sequence
 from typing import Final
 
 from models.text.errors import TextError
@@ -48,30 +47,20 @@ def require_language(language: str) -> None:
         raise TextError(f"language {language!r} is not supported; choose from {sorted(_VOICES)}")
 
 
-def _pieces(text: str) -> list[str]:
-    """Fold typography; return words and punctuation alternating, words first."""
-    for pattern, mark in _FOLDS:
-        text = pattern.sub(mark, text)
-    return _MARKS.split(text.strip())
-
-
-def phonemize_many(texts: Sequence[str], language: str = "en") -> list[str]:
-    """Return the phonemes of each text, with one call of espeak-ng for all of them.
+def phonemize(text: str, language: str = "en") -> str:
+    """Return the phonemes of a text.
 
     Punctuation is kept, folded to the inventory (curly quotes to straight ones, dashes to an em
     dash, three dots to an ellipsis). Characters of the Private Use Area are kept.
     """
-    # phonemizer can keep punctuation itself, but misplaces it when a piece is silent; splitting at
-    # punctuation first avoids that.
-    texts_pieces = [_pieces(text) for text in texts]
-    words = [piece for pieces in texts_pieces for piece in pieces[::2] if _UNUTTERED.sub("", piece)]
     require_language(language)
+    for pattern, mark in _FOLDS:
+        text = pattern.sub(mark, text)
+    # phonemizer can keep punctuation itself, but misplaces it when a piece is silent; splitting at
+    # punctuation first avoids that. Words come first, then words and punctuation alternate.
+    pieces = _MARKS.split(text.strip())
+    words = [piece for piece in pieces[::2] if _UNUTTERED.sub("", piece)]
     spoken = iter(pronounce(words, _VOICES[language]))
-    return [_join(pieces, spoken) for pieces in texts_pieces]
-
-
-def _join(pieces: list[str], spoken: Iterator[str]) -> str:
-    """Join phonemes and punctuation; drop symbols outside the inventory, which are rare."""
     out: list[str] = []
     for number, piece in enumerate(pieces):
         if number % 2:
@@ -86,10 +75,6 @@ def _join(pieces: list[str], spoken: Iterator[str]) -> str:
             if _DETACHED.match(piece) and out and not out[-1].endswith(" "):
                 out.append(" ")  # 'Go.' she said: the closing quote hid the space
             out.append(sound)
+    # Symbols outside the inventory, which are rare, are dropped.
     symbols = (s for s in "".join(out) if s in _INVENTORY or "\ue000" <= s <= "\uf8ff")
     return " ".join("".join(symbols).split())
-
-
-def phonemize(text: str, language: str = "en") -> str:
-    """Return the phonemes of a text; see `phonemize_many`."""
-    return phonemize_many([text], language)[0]

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from torch import Tensor
 
 from models.codecs.interface import Codec
-from models.codecs.shipped_codes import SUFFIX, ShippedCodesError, codec_digest, read_codes
+from models.codecs.shipped_codes import SUFFIX, codec_digest, read_codes
 from models.config import first_problem
 from models.voices.recording import MAX_AUDIO_S
 
@@ -174,10 +174,7 @@ class PromptCodes:
             return None
         if self._digest is None:
             self._digest = codec_digest(self._codec)
-        try:
-            codes = read_codes(voice.codes, self._digest)
-        except ShippedCodesError as error:
-            raise VoiceError(str(error)) from error
+        codes = read_codes(voice.codes, self._digest)
         return None if codes is None else codes.to(self._device)
 
 

@@ -9,6 +9,7 @@ min_p; *ae*, *av*, *ag* and *is* the four attention statistics: entropy, varentr
 interaction strength.
 """
 
+from functools import partial
 from typing import Any, Literal
 
 from samplers.knobs.knob import KnobSet, Needs, knob
@@ -21,33 +22,17 @@ _PAUSES: Needs = ({"entropix_action": ("pause",)},)
 _BRANCHES: Needs = ({"entropix_action": ("branch",)},)
 
 
+_entropix = partial(knob, group="entropix")
+_weight = partial(_entropix, off=0.0, step=0.05, slider=False, ge=-10.0, le=10.0, needs=_ON)
+_factor = partial(_entropix, step=0.05, slider=False, ge=0.0, le=10.0, needs=_ON)
+_share = partial(_entropix, step=0.01, slider=False, ge=0.0, le=1.0, needs=_ON)
+_count = partial(_entropix, step=1, slider=False, ge=1, needs=_ON)
+
+
 def _threshold(default: float, description: str, unit: str) -> Any:
-    return knob(
-        default, description,
-        group="entropix", unit=unit, step=0.1, top=10.0, slider=False, ge=0.0, needs=_ON,
-    )  # fmt: skip
-
-
-def _weight(default: float, description: str, needs: Needs = _ON) -> Any:
-    return knob(
-        default, description,
-        group="entropix", off=0.0, step=0.05, slider=False, ge=-10.0, le=10.0, needs=needs,
-    )  # fmt: skip
-
-
-def _factor(default: float, description: str, needs: Needs = _ON) -> Any:
-    options = {"step": 0.05, "slider": False, "ge": 0.0, "le": 10.0, "needs": needs}
-    return knob(default, description, group="entropix", **options)
-
-
-def _share(default: float, description: str) -> Any:
-    options = {"step": 0.01, "slider": False, "ge": 0.0, "le": 1.0, "needs": _ON}
-    return knob(default, description, group="entropix", **options)
-
-
-def _count(default: int, description: str, **options: Any) -> Any:
-    options = {"ge": 1, "needs": _ON, **options}
-    return knob(default, description, group="entropix", step=1, slider=False, **options)
+    return _entropix(
+        default, description, unit=unit, step=0.1, top=10.0, slider=False, ge=0.0, needs=_ON
+    )
 
 
 class EntropixKnobs(KnobSet):
@@ -92,13 +77,13 @@ class EntropixKnobs(KnobSet):
 
     entropix_helv_temperature: float = _factor(
         1.3, "HELV: the temperature is T times (this + entropix_helv_attention_entropy ae).",
-        _HEATS,
+        needs=_HEATS,
     )
     entropix_helv_attention_entropy: float = _weight(
-        0.2, "HELV: what the attention's entropy adds to that factor.", _HEATS
+        0.2, "HELV: what the attention's entropy adds to that factor.", needs=_HEATS
     )
     entropix_helv_temperature_ceiling: float = _factor(
-        1.5, "HELV: the highest temperature.", _HEATS
+        1.5, "HELV: the highest temperature.", needs=_HEATS
     )
 
     entropix_lehv_temperature: float = _factor(

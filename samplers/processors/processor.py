@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import ClassVar
 
 import torch
@@ -29,13 +29,8 @@ class BatchParams:
 
     def take(self, rows: Sequence[int]) -> "BatchParams":
         """Return the params of some rows."""
-        return BatchParams(
-            [self.params[row] for row in rows],
-            self.vocab_size,
-            self.stop_token,
-            self.device,
-            [self.silent[row] for row in rows],
-        )
+        params = [self.params[row] for row in rows]
+        return replace(self, params=params, silent=[self.silent[row] for row in rows])
 
     def any(self, *features: str) -> bool:
         """Return whether any row has any of these features on."""

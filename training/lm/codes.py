@@ -25,7 +25,7 @@ from tqdm import tqdm
 from models.checkpoints import load_codec
 from models.checkpoints.files import read_tensors
 from models.config import BOS_ID, EOS_ID
-from models.text import ENGLISH_SYMBOLS, phonemize_many
+from models.text import ENGLISH_SYMBOLS, phonemize
 from training.cache import NEXT_MODEL, cache_folder, present_model
 from training.speech.corpus import HELD_OUT_SHARDS, SAMPLE_RATE_HZ, Corpus, Part
 
@@ -67,7 +67,7 @@ def _code_shard(task: tuple[Path, Path, str, int]) -> None:
     torch.set_num_threads(1)
     corpus, codec = Corpus(cache, source), load_codec(present_model())
     utterances = [utterance for utterance in corpus.utterances if utterance.shard == number]
-    phonemes = phonemize_many([utterance.text for utterance in utterances])
+    phonemes = [phonemize(utterance.text) for utterance in utterances]
     codes = [
         codec.encode(torch.from_numpy(trimmed(corpus.samples(utterance)))).numpy().astype(np.int16)
         for utterance in utterances

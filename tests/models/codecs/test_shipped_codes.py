@@ -12,7 +12,7 @@ from models.codecs.shipped_codes import (
     read_codes,
     write_codes,
 )
-from models.voices.voice import BuiltinVoices, PromptCodes, VoiceError
+from models.voices.voice import BuiltinVoices, PromptCodes
 from tests.models.voices.test_voice import CountingCodec, write
 
 CPU = torch.device("cpu")
@@ -55,5 +55,5 @@ def test_a_damaged_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(ShippedCodesError, match=path.name):
         read_codes(path, "one")
     voice = BuiltinVoices(tmp_path / "voices")["a"]
-    with pytest.raises(VoiceError, match=path.name):
+    with pytest.raises(ShippedCodesError, match=path.name):
         PromptCodes(CountingCodec(1.0), CPU, max_frames=3).of(voice)

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from models.text import ENGLISH_SYMBOLS, TextError, phonemize, phonemize_many
+from models.text import ENGLISH_SYMBOLS, TextError, phonemize
 
 PLAIN = [
     ("Hello, world!", "həlˈoʊ, wˈɜːld!"),
@@ -28,15 +28,10 @@ def test_plain_sentences_keep_their_phonemes(text: str, phonemes: str) -> None:
     assert phonemize(text) == phonemes
 
 
-def test_many_texts_at_once_sound_as_one_at_a_time() -> None:
-    texts = [text for text, _ in PLAIN]
-    assert phonemize_many(texts) == [phonemize(text) for text in texts]
-
-
 def test_threads_hear_the_same() -> None:
     texts = [text for text, _ in PLAIN] * 20
     with ThreadPoolExecutor(4) as threads:
-        assert list(threads.map(phonemize, texts)) == phonemize_many(texts)
+        assert list(threads.map(phonemize, texts)) == [phonemize(text) for text in texts]
 
 
 def test_inventory_never_changes() -> None:
