@@ -266,9 +266,8 @@ def _begin(
     stop = vocab_size if ends is None else int(ends)
     limit = config.max_length - input_ids.shape[1]
     sampler = _joined(prompts, params, max(vocab_size, stop + 1), stop, limit)
-    silent = torch.zeros(vocab_size, dtype=torch.bool)
     rows = [
-        _Row(one, Backtracker(params, silent, first_block=0) if params.backtrack else None)
+        _Row(one, Backtracker(params, (), first_block=0) if params.backtrack else None)
         for one in input_ids
     ]
     return sampler, rows, stop

@@ -1,10 +1,11 @@
 """Stuck speech: loops and overlong silences, at the newest frame and in a whole utterance.
 
-``min_repeats`` copies of ``min_frames`` (``min_tokens``) frames together make a loop; of silence
+``min_repeats`` copies of ``min_frames`` frames together make a loop; of silence
 ``longest`` frames are allowed.
 """
 
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -13,72 +14,51 @@ _PERIODS_AT_ONCE = 128  # bounds the memory of `looped_frames`
 _MANY = 2**31  # more frames than there are; knobs may be larger than int64 holds
 
 
-@dataclass(frozen=True)
-class Hit:
-    """What a detector found, each ``(B,)``."""
+class Hit(NamedTuple):
+    """What a detector found at the newest frame."""
 
-    found: Tensor  # bool, whether the row is stuck
-    # int64, frames after which a loop repeats; 1 for a silence. 0 if nothing was found
-    period: Tensor
-    # int64, how many of the newest frames are part of it; the length of a silence is counted even
-    # if that is allowed
-    run_length: Tensor
-    rewind_to: Tensor  # int64, how many frames to keep; the row's length if nothing was found
-
-
-def loop_lengths(
-    runs: Tensor, periods: Tensor, *, min_repeats: int, min_frames: int
-) -> tuple[Tensor, Tensor]:
-    """Return how many frames repeat with each period, ``(B, P)`` int64, and whether that is a loop.
-
-    ``periods`` are ``(P,)`` int64; ``runs`` ``(B, P)`` int64 the frames that equal those one period
-    before.
-    """
-    lengths = torch.where(runs > 0, runs + periods, 0)
-    needed = (min(min_repeats, _MANY) * periods).clamp(min=min(min_frames, _MANY))
-    return lengths, lengths >= needed
+    period: int  # frames after which a loop repeats; 1 for a silence
+    run_length: int  # how many of the newest frames are part of it
+    rewind_to: int  # how many frames to keep
 
 
 def find_loop(
-    runs: Tensor, lengths: Tensor, *, max_period: int, min_repeats: int, min_tokens: int
-) -> Hit:
-    """Find the smallest period in which the newest frames repeat often enough; one copy is kept.
+    codes: Sequence[int], *, max_period: int, min_repeats: int, min_frames: int
+) -> Hit | None:
+    """Find the smallest period in which the newest codes repeat often enough; one copy is kept.
 
-    ``runs`` are those of `samplers.ops.repeats.runs_of`; ``lengths`` ``(B,)`` int64 frames drawn.
+    ``codes`` are a list, or any other sequence whose slices are equal where their items are.
     """
-    window = runs[:, :max_period]
-    periods = torch.arange(1, window.shape[1] + 1, device=runs.device)
-    covered, stuck = loop_lengths(window, periods, min_repeats=min_repeats, min_frames=min_tokens)
-    beyond = window.shape[1] + 1
-    smallest = torch.nn.functional.pad(
-        torch.where(stuck, periods, beyond), (0, 1), value=beyond
-    ).amin(-1)
-    found = smallest < beyond
-    period = torch.where(found, smallest, 0)
-    column = (period - 1).clamp(min=0)[:, None]
-    padded = torch.nn.functional.pad(covered, (0, 1))
-    run_length = torch.where(found, padded.gather(1, column)[:, 0], 0)
-    rewind_to = torch.where(found, lengths - run_length + period, lengths)
-    return Hit(found, period, run_length, rewind_to)
+    length = len(codes)
+    for period in _periods(codes, max_period):
+        # How many of the newest frames must equal those one period before
+        least = max(1, max(min_repeats * period, min_frames) - period)
+        if least + period > length or codes[-least:] != codes[-least - period : -period]:
+            continue
+        repeated = least
+        while repeated + period < length and codes[-1 - repeated] == codes[-1 - repeated - period]:
+            repeated += 1
+        return Hit(period, repeated + period, length - repeated)
+    return None
+
+
+def _periods(codes: Sequence[int], longest: int) -> Iterator[int]:
+    """Yield how many frames ago the newest code was drawn, each time within the longest period."""
+    before, period = codes[-2 : -2 - longest : -1], 0
+    while period < len(before) and codes[-1] in before[period:]:
+        period = before.index(codes[-1], period) + 1
+        yield period
 
 
 def find_silence(
-    recent: Tensor, lengths: Tensor, silent: Tensor, *, longest: int, keep: int
-) -> Hit:
+    codes: Sequence[int], silent: Collection[int], *, longest: int, keep: int
+) -> Hit | None:
     """Find a run of silence at the end that is longer than allowed; ``keep`` frames of it are kept.
 
-    The history must be wider than ``longest``; ``lengths`` are ``(B,)`` int64, ``silent`` ``(V,)``
-    bool.
+    ``silent`` are the codes that are silence.
     """
-    quiet = silent[recent.clamp(min=0)] & (recent >= 0)
-    run_length = quiet.to(torch.int64).cumprod(-1).sum(-1)
-    found = run_length > min(longest, _MANY)
-    return Hit(
-        found,
-        found.to(torch.int64),
-        run_length,
-        torch.where(found, lengths - run_length + keep, lengths),
-    )
+    run = next((run for run, code in enumerate(reversed(codes)) if code not in silent), len(codes))
+    return Hit(1, run, len(codes) - run + keep) if run > longest else None
 
 
 def looped_frames(codes: Tensor, *, max_period: int, min_repeats: int, min_frames: int) -> Tensor:
@@ -91,7 +71,8 @@ def looped_frames(codes: Tensor, *, max_period: int, min_repeats: int, min_frame
         periods = torch.arange(first, min(first + _PERIODS_AT_ONCE, last_period + 1))
         before = places - periods
         runs = run_lengths((codes[before.clamp(min=0)] == codes[:, None]) & (before >= 0))
-        _, stuck = loop_lengths(runs, periods, min_repeats=min_repeats, min_frames=min_frames)
+        needed = (min(min_repeats, _MANY) * periods).clamp(min=min(min_frames, _MANY))
+        stuck = (runs > 0) & (runs + periods >= needed)
         ends, columns = stuck.nonzero(as_tuple=True)
         edges.index_add_(0, ends - runs[ends, columns] + 1, torch.ones_like(ends))
         edges.index_add_(0, ends + 1, -torch.ones_like(ends))

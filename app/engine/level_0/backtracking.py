@@ -10,7 +10,7 @@ the host, from the codes alone, so that no frame waits for a device.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -20,7 +20,7 @@ from app.engine.job import Backtrack, BacktrackCause
 from app.engine.utterance import KeptFrames
 from samplers.knobs.features import rewindable
 from samplers.knobs.params import SamplingParams
-from samplers.ops.stuck import Hit, discourage, find_loop, find_silence
+from samplers.ops.stuck import discourage, find_loop, find_silence
 
 KEPT_SILENCE = 20  # frames: a pause, as people make them
 FAILURES_TO_BAN = 2
@@ -37,21 +37,20 @@ class Verdict:
 class Backtracker:
     """Detects that one hypothesis is stuck, and penalises the codes that led there.
 
-    Frames that are kept of an earlier take are never rewound. `taken` are the backtracks so far, in
-    order, theirs included.
+    ``silent`` are the codes of silence. Frames that are kept of an earlier take are never rewound.
+    `taken` are the backtracks so far, in order, those of that take included.
     """
 
     def __init__(
         self,
         params: SamplingParams,
-        silent: Tensor | None,
+        silent: Iterable[int],
         *,
         first_block: int,
         kept: KeptFrames | None = None,
     ) -> None:
         self._params, self._first_block = params, first_block
-        self._silent = torch.zeros(0, dtype=torch.bool) if silent is None else silent.cpu()
-        self._silent_codes: set[int] = set(torch.nonzero(self._silent)[:, 0].tolist())
+        self._silent = frozenset(silent)
         self._failures: dict[int, Counter[int]] = {}
         self.taken: list[Backtrack] = []
         self._kept = 0 if kept is None else len(kept.codes)
@@ -98,11 +97,7 @@ class Backtracker:
         length = len(codes)
         self._reached = max(self._reached, length)
         found = self._sequence(codes)
-        # Most codes rule out a loop or a silence by themselves.
-        if not found and codes[-1] in codes[-1 - self._params.backtrack_max_period : -1]:
-            found = self._loop(codes)
-        if not found and codes[-1] in self._silent_codes:
-            found = self._silence(codes)
+        found = found or self._loop(codes) or self._silence(codes)
         if found is None:
             return None
         cause, keep = found
@@ -128,23 +123,21 @@ class Backtracker:
         repeated = kept in self._failures
         # Another code of silence may lead out of a silence; where that failed, none does.
         all_silence = backtrack.cause == "silence" and repeated
-        failed = self._silent_codes if all_silence else {backtrack.code}
+        failed = self._silent if all_silence else {backtrack.code}
         self._failures.setdefault(kept, Counter()).update(failed)
 
     def _loop(self, codes: Sequence[int]) -> tuple[BacktrackCause, int] | None:
         params = self._params
         hit = find_loop(
-            runs_at_end(codes, params.backtrack_max_period),
-            torch.tensor([len(codes)]),
+            codes,
             max_period=params.backtrack_max_period,
             min_repeats=params.backtrack_min_repeats,
-            min_tokens=params.backtrack_min_frames,
+            min_frames=params.backtrack_min_frames,
         )
-        keep = _frames_to_keep(hit)
         # Silence repeats itself by nature; `_silence` limits its length.
-        if keep is None or self._silent_codes.issuperset(codes[-int(hit.period[0]) :]):
+        if hit is None or self._silent.issuperset(codes[-hit.period :]):
             return None
-        return "loop", keep
+        return "loop", hit.rewind_to
 
     def _silence(self, codes: Sequence[int]) -> tuple[BacktrackCause, int] | None:
         longest = self._params.backtrack_max_silence
@@ -152,11 +145,9 @@ class Backtracker:
             return None
         # Any frame of a silence is as good a place to resume: choose one that is not final.
         keep = min(longest, max(KEPT_SILENCE, longest + 1 - self._window))
-        recent = torch.tensor([codes[: -longest - 2 : -1]])
-        lengths = torch.tensor([len(codes)])
-        hit = find_silence(recent, lengths, self._silent, longest=longest, keep=keep)
-        kept = _frames_to_keep(hit)
-        return None if kept is None else ("silence", kept)
+        recent = codes[-1 - longest :]
+        hit = find_silence(recent, self._silent, longest=longest, keep=keep)
+        return None if hit is None else ("silence", len(codes) - len(recent) + hit.rewind_to)
 
     def _sequence(self, codes: Sequence[int]) -> tuple[BacktrackCause, int] | None:
         """Find a sequence of `ban_sequences` that was completed although its end is penalised."""
@@ -165,26 +156,3 @@ class Backtracker:
             if banned.strength > 0 and start >= 0 and list(codes[start:]) == list(banned.codes):
                 return "sequence", start
         return None
-
-
-def _frames_to_keep(hit: Hit) -> int | None:
-    return int(hit.rewind_to[0]) if bool(hit.found[0]) else None
-
-
-def runs_at_end(codes: Sequence[int], periods: int) -> Tensor:
-    """Return, for every period, how many of the newest codes equal those one period before.
-
-    ``[1, n]`` int64 of codes oldest first, at least one: the first columns of
-    `samplers.ops.repeats.runs_of`, at most ``periods``.
-    """
-    last, newest = len(codes) - 1, codes[-1]
-    runs = [0] * min(periods, last)
-    for column in range(len(runs)):
-        before = last - column - 1
-        if codes[before] != newest:
-            continue
-        end = last
-        while before >= 0 and codes[before] == codes[end]:
-            before, end = before - 1, end - 1
-        runs[column] = last - end
-    return torch.tensor([runs], dtype=torch.int64)

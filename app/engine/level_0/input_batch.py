@@ -130,7 +130,7 @@ class InputBatch(ABC):
                 backtracker = None
                 if (params := inputs.params).backtrack:
                     backtracker = Backtracker(
-                        params, inputs.silent, first_block=block, kept=inputs.kept
+                        params, inputs.silent_codes, first_block=block, kept=inputs.kept
                     )
                 hypotheses.append(Hypothesis(inputs, conditions, backtracker, stop_token=stop))
         except BaseException:

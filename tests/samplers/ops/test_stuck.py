@@ -16,57 +16,57 @@ from samplers.ops.stuck import (
     looped_frames,
     overlong_frames,
 )
-from tests.samplers.reference.harness import Case, count_runs, load, newest_first, stack
+from tests.samplers.reference.harness import load, stack
 
 CODES = st.lists(st.integers(0, 2), max_size=30)
 HUGE = 10**30
 
 
-def _detect(case: Case) -> Hit:
-    knobs, history = case["params"], case["history"]
-    recent, lengths = newest_first([history]), torch.tensor([len(history)])
-    if "max_silence" in knobs:
-        silent = torch.zeros(2048, dtype=torch.bool)
-        silent[knobs["silence_tokens"]] = True
-        return find_silence(
-            recent, lengths, silent, longest=knobs["max_silence"], keep=knobs["keep"]
-        )
-    return find_loop(
-        count_runs(recent), lengths, max_period=knobs["max_period"],
-        min_repeats=knobs["min_repeats"], min_tokens=knobs["min_tokens"],
-    )  # fmt: skip
-
-
 def test_golden_loops(golden: Path) -> None:
     for case in load(golden, "loop_detect"):
-        if "max_period" not in case["params"]:
+        if "max_period" not in (knobs := case["params"]):
             continue
-        hit, expected = _detect(case), case["expected"]["hit"]
-        nothing = {"period": 0, "run_length": 0, "rewind_to": len(case["history"])}
-        wanted = expected or nothing
-        assert hit.found.item() == bool(expected), case["id"]
-        for field in nothing:
-            assert getattr(hit, field).item() == wanted[field], (case["id"], field)
+        hit, expected = find_loop(
+            case["history"], max_period=knobs["max_period"],
+            min_repeats=knobs["min_repeats"], min_frames=knobs["min_tokens"],
+        ), case["expected"]["hit"]  # fmt: skip
+        wanted = expected and {field: expected[field] for field in Hit._fields}
+        assert (hit and hit._asdict()) == wanted, case["id"]
 
 
 def test_golden_silences(golden: Path) -> None:
     for case in load(golden, "loop_detect"):
-        if "max_silence" not in case["params"]:
+        if "max_silence" not in (knobs := case["params"]):
             continue
-        hit, expected = _detect(case), case["expected"]
-        assert hit.found.item() == expected["hit"], case["id"]
-        assert hit.run_length.item() == expected["run_length"], case["id"]
-        assert hit.rewind_to.item() == (expected["rewind_to"] or len(case["history"]))
+        hit, expected = find_silence(
+            case["history"], knobs["silence_tokens"],
+            longest=knobs["max_silence"], keep=knobs["keep"],
+        ), case["expected"]  # fmt: skip
+        wanted = Hit(1, expected["run_length"], expected["rewind_to"]) if expected["hit"] else None
+        assert hit == wanted, case["id"]
 
 
-def test_rows_of_unequal_length_are_searched_together() -> None:
-    histories = [[1, 2] * 10, [5], [], [7] * 9]
-    lengths = torch.tensor([len(history) for history in histories])
-    hit = find_loop(
-        count_runs(newest_first(histories)), lengths, max_period=4, min_repeats=3, min_tokens=6
-    )
-    assert hit.period.tolist() == [2, 0, 0, 1]
-    assert hit.rewind_to.tolist() == [2, 1, 0, 1]
+@given(CODES, st.integers(1, 12), st.integers(2, 5), st.integers(2, 12))
+def test_the_loop_found_is_the_smallest_period_whose_copies_are_many_and_long_enough(
+    codes: list[int], max_period: int, min_repeats: int, min_frames: int
+) -> None:
+    expected = None
+    for period in range(max_period, 0, -1):
+        equal = [a == b for a, b in zip(codes[period:], codes, strict=False)][::-1]
+        repeated = (*equal, False).index(False)
+        if repeated and repeated + period >= max(min_repeats * period, min_frames):
+            expected = Hit(period, repeated + period, len(codes) - repeated)
+    knobs = {"max_period": max_period, "min_repeats": min_repeats, "min_frames": min_frames}
+    assert find_loop(codes, **knobs) == expected
+
+
+@given(CODES, st.sets(st.integers(0, 2)), st.integers(0, 5), st.integers(0, 5))
+def test_the_silence_found_is_all_of_it_at_the_end(
+    codes: list[int], silent: set[int], longest: int, keep: int
+) -> None:
+    run = next((at for at, code in enumerate(codes[::-1]) if code not in silent), len(codes))
+    expected = Hit(1, run, len(codes) - run + keep) if run > longest else None
+    assert find_silence(codes, silent, longest=longest, keep=keep) == expected
 
 
 @given(CODES, st.integers(1, 6), st.integers(2, 4), st.integers(2, 12))
@@ -100,34 +100,18 @@ def test_overlong_frames_are_those_of_a_silence_behind_the_length_allowed(
 def test_the_newest_frame_is_in_a_loop_exactly_where_the_whole_utterance_says_so(
     codes: list[int],
 ) -> None:
-    knobs = {"max_period": 4, "min_repeats": 2}
-    whole = looped_frames(torch.tensor(codes, dtype=torch.int64), **knobs, min_frames=5)
-    ends = [
-        find_loop(
-            count_runs(newest_first([codes[: end + 1]])), torch.tensor([end + 1]), **knobs,
-            min_tokens=5,
-        ).found.item()
-        for end in range(len(codes))
-    ]  # fmt: skip
-    assert [at for at, found in enumerate(ends) if found] == [
-        at
-        for at in range(len(codes))
-        if looped_frames(torch.tensor(codes[: at + 1]), **knobs, min_frames=5)[-1]
-    ]
-    assert whole.any() == any(ends)
+    knobs = {"max_period": 4, "min_repeats": 2, "min_frames": 5}
+    for end in range(1, len(codes) + 1):
+        looped = looped_frames(torch.tensor(codes[:end]), **knobs)
+        assert (find_loop(codes[:end], **knobs) is not None) == looped[-1].item()
 
 
 def test_limits_beyond_any_tensor_find_nothing() -> None:
     codes = torch.zeros(20, dtype=torch.int64)
     for knobs in ({"min_repeats": HUGE, "min_frames": 2}, {"min_repeats": 2, "min_frames": HUGE}):
         assert not looped_frames(codes, max_period=HUGE, **knobs).any()
-    recent, lengths = codes[None], torch.tensor([20])
-    runs = count_runs(recent)
-    assert not find_loop(
-        runs, lengths, max_period=HUGE, min_repeats=HUGE, min_tokens=HUGE
-    ).found.any()
-    silent = torch.ones(1, dtype=torch.bool)
-    assert not find_silence(recent, lengths, silent, longest=HUGE, keep=1).found.any()
+        assert find_loop(codes.tolist(), max_period=HUGE, **knobs) is None
+    assert find_silence(codes.tolist(), {0}, longest=HUGE, keep=1) is None
     assert not overlong_frames(codes == 0, longest=HUGE).any()
 
 

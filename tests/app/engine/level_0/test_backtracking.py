@@ -5,17 +5,13 @@ from typing import Any, NamedTuple
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 from torch import Tensor
 
 from app.engine.job import Backtrack, BacktrackCause, FinishReason
-from app.engine.level_0.backtracking import runs_at_end
 from app.engine.utterance import UtteranceInput
 from samplers.ar.sampler import ArSampler, StepResult
 from samplers.ar.trace import Trace
 from samplers.knobs.params import SamplingParams
-from samplers.ops.repeats import runs_of
 from tests.app.engine.level_0.requests import alone, request
 from tests.samplers.ar.rows import EAGER
 from tests.samplers.reference.harness import codes_of
@@ -179,8 +175,3 @@ def test_where_nothing_is_stuck_it_changes_no_code_and_off_looks_at_nothing(
     assert one.backtracks == ()
     monkeypatch.setattr("app.engine.level_0.input_batch.Backtracker", None)
     assert torch.equal(alone(float_model, off).level_0(), one.level_0())
-
-
-@given(st.lists(st.integers(0, 2), min_size=1, max_size=40), st.integers(1, 45))
-def test_runs_counted_at_the_end_are_those_of_the_table(codes: list[int], periods: int) -> None:
-    assert runs_at_end(codes, periods)[0].tolist() == runs_of(codes)[: min(periods, len(codes) - 1)]
