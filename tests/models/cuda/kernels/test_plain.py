@@ -129,7 +129,8 @@ def assert_drawn_as_by_the_sampler(
             logits[:, :FEW] = logits[:, :FEW] / 3 + 30
             for state in (one, other):
                 state.lengths[:], state.stopped[:] = 20, False
-                state.numbers[:, [Host.ACTIVE, Host.LIMIT, Host.AVOID]] = torch.tensor([1, 99, -1])
+                for column, number in ((Host.ACTIVE, 1), (Host.LIMIT, 99), (Host.AVOID, -1)):
+                    state.numbers[:, column] = number
                 state.numbers[:, Host.PARTNER] = torch.arange(ROWS)
         table = records(knobs, seed, other.numbers[:, Host.PARTNER].tolist())
         found, expected = (
