@@ -9,6 +9,7 @@ import pytest
 import torch
 from hypothesis import settings
 
+from app.engine.backend import self_check
 from tests.fixtures import sorted_as_on_a_gpu, without_gradients
 from tests.toy.make_toy import make
 
@@ -27,7 +28,7 @@ if not torch.cuda.is_available():
         hasten()
 
 ROOT = Path(__file__).resolve().parents[1]
-KEPT = {"TTS_GOLDEN", "TTS_VOICE_PROCESS"}
+KEPT = {"TTS_GOLDEN", "TTS_TEXT_PROCESS", "TTS_VOICE_PROCESS"}
 """Where the golden data lies, which is no setting of the service, and what `_one_process` sets."""
 
 WORKER_BYTES = 3 * 1024**3
@@ -50,10 +51,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def _one_process() -> None:
     """Compute on one thread as a worker of the service does, for the same bits everywhere.
 
-    The sound is made in this process too: another takes seconds to start. Tests of it ask for it.
+    Texts are read and the sound is made in this process too: others take long to start. Tests of
+    them ask for them.
     """
     torch.set_num_threads(1)
-    os.environ["TTS_VOICE_PROCESS"] = "0"
+    os.environ["TTS_TEXT_PROCESS"] = os.environ["TTS_VOICE_PROCESS"] = "0"
+    self_check.MEASURED_S = 0.01  # one take: the suite starts the service more than a hundred times
 
 
 @pytest.fixture(autouse=True)

@@ -36,8 +36,8 @@ class Attacked(NamedTuple):
 def attacked(toy: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Attacked]:
     voices = str(tmp_path_factory.mktemp("voices"))
     with watched() as watchdog:
-        app = create_app(Settings(model=str(toy), device="cpu", voices=voices))
-        with served(app) as client:
+        settings = Settings(model=str(toy), device="cpu", voices=voices, text_process=True)
+        with served(create_app(settings)) as client:
             yield Attacked(client, watchdog)
 
 
@@ -100,7 +100,7 @@ def main() -> None:
     """Tell what each attack costs the loop, and the longest wait of a request beside it."""
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         settings = Settings(
-            model=str(make(Path(folder) / "toy")), device="cpu", voices=folder, voice_process=False
+            model=str(make(Path(folder) / "toy")), device="cpu", voices=folder, text_process=True
         )
         watchdog = stack.enter_context(watched())
         client = stack.enter_context(served(create_app(settings)))

@@ -68,7 +68,7 @@ def test_a_value_out_of_range_is_refused(field, value):
     ],
 )
 def test_texts_of_other_machines_are_read_in_a_process_of_their_own(host, local):
-    assert Settings(host=host).is_local is local
+    assert Settings(host=host, text_process=True).is_local is local
     if local:
         assert not Settings(host=host, text_process=False).text_process
         return

@@ -70,6 +70,7 @@ def server(watchdog: Watchdog, tmp_path_factory: pytest.TempPathFactory) -> Iter
         model=str(make(folder / "toy")),
         voices=str(folder / "voices"),
         device="cpu",
+        text_process=True,
         request_timeout_s=20,
         max_text_chars=200,
         keep=CASES + 10,  # so that what is asked about is still known

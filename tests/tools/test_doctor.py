@@ -42,6 +42,7 @@ CHECKS = (
 def _environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("TTS_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("TTS_VOICES", str(tmp_path / "voices"))
+    monkeypatch.setenv("TTS_TEXT_PROCESS", "1")  # the default, which tests change
 
 
 def diagnosed(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, dict[str, str]]:

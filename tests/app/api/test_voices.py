@@ -394,7 +394,9 @@ def test_a_voice_is_its_keys_alone(keyed) -> None:
     heard = {spoken(keyed, "one", key).headers["x-codes-sha256"] for key in (ANNA, BEN)}
     assert len(heard) == 2
     mine(ANNA, "two", 3).raise_for_status()
-    assert refusal(mine(ANNA, "three", 3))[0] == 403
+    full = mine(ANNA, "three", 3)
+    assert refusal(full)[0] == 403
+    assert "2 voices" in full.json()["error"]["message"]
     assert refusal(mine(ANNA, "shared", 3)) == (409, "name")
     keyed.delete(f"{VOICES}/one", headers=bearer(ANNA)).raise_for_status()
     assert uploaded(keyed, BEN) == ["shared", "one"]

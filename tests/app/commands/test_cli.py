@@ -258,6 +258,7 @@ def test_a_reader_who_has_left_hears_no_complaint():
 def test_keys_that_are_configured_and_none_stop_the_service(monkeypatch, tmp_path, capsys, setting):
     """It would else serve everybody, on every interface."""
     monkeypatch.setenv("TTS_HOST", "0.0.0.0")
+    monkeypatch.setenv("TTS_TEXT_PROCESS", "1")
     if setting == "keys":
         monkeypatch.setenv("TTS_API_KEYS", " , ")
     else:

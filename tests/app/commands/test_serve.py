@@ -83,7 +83,8 @@ def test_ctrl_c_ends_it_with_130_and_voices_that_cannot_be_written_are_told_at_t
 def test_the_process_that_makes_the_sound_starts_first_and_ends_with_the_service(
     toy: Path,
 ) -> None:
-    with serving(toy, TTS_VOICE_PROCESS="1", TTS_DEVICE="cpu") as (running, url):
+    processes = {"TTS_TEXT_PROCESS": "1", "TTS_VOICE_PROCESS": "1"}
+    with serving(toy, TTS_DEVICE="cpu", **processes) as (running, url):
         until_ready(running, url)
         body = {"input": "Hello.", "max_duration_s": 0.4}
         assert httpx.post(f"{url}/tts", json=body, timeout=60).content[:4] == b"RIFF"

@@ -75,7 +75,7 @@ def test_a_service_reads_no_text_in_the_process_that_draws(toy, local, monkeypat
     def job(text: str) -> SpeechJob:
         return SpeechJob("id", text, SamplingParams(seed=1))
 
-    settings = settings_of(toy, voice_process=False)
+    settings = settings_of(toy, text_process=True)
     monkeypatch.setattr("models.text.front_end.pieces", never)
     monkeypatch.setattr("models.text.front_end.word_spans", never)
     with pytest.raises(AssertionError, match="read here"):

@@ -125,11 +125,6 @@ def test_codes_are_derived_once_and_cut_to_what_the_model_hears(tmp_path):
     assert codec.calls == 1
 
 
-def test_a_short_voice_gives_all_its_frames(tmp_path):
-    voice = Voice(name="a", audio=write(tmp_path / "a.flac", 1.0))
-    assert frames(PromptCodes(CountingCodec(), CPU, max_frames=225).of(voice)) == 75
-
-
 def test_a_model_without_prompts_never_asks_the_codec(tmp_path):
     codec = CountingCodec()
     voice = Voice(name="a", audio=write(tmp_path / "a.flac"))
