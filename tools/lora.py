@@ -10,7 +10,7 @@ from typing import Any
 
 from torch import Tensor
 
-from models.checkpoints.files import CheckpointError, read_header, read_tensors
+from models.checkpoints.files import CheckpointError, read_file
 from models.checkpoints.published.metadata import parse
 
 _PART = re.compile(r"(?P<layer>.+?)(?:\.parametrizations\.weight\.0)?\.lora_(?P<side>[AB])")
@@ -22,13 +22,13 @@ def merge(tensors: Mapping[str, Tensor], path: Path) -> dict[str, Tensor]:
     Names in the file may be relative to the stack or to the whole model. Raises CheckpointError
     if it is damaged, for some levels only, or of other shapes.
     """
-    _, metadata = read_header(path)
+    parts, metadata = read_file(path)
     config = parse(metadata).get("config")
     config = config if isinstance(config, dict) else {}
     if config.get("rvq_levels"):
         raise CheckpointError(f"{path}: made for levels {config['rvq_levels']} alone, not for all")
     merged = dict(tensors)
-    for layer, (down, up) in _pairs(path).items():
+    for layer, (down, up) in _pairs(parts, path).items():
         name = _target(layer, tensors, path)
         weight = tensors[name]
         rank = down.shape[0] if down.ndim == 2 else 0
@@ -43,10 +43,10 @@ def merge(tensors: Mapping[str, Tensor], path: Path) -> dict[str, Tensor]:
     return merged
 
 
-def _pairs(path: Path) -> dict[str, tuple[Tensor, Tensor]]:
+def _pairs(parts: Mapping[str, Tensor], path: Path) -> dict[str, tuple[Tensor, Tensor]]:
     """Return the matrices A ``[rank, in]`` and B ``[out, rank]`` of each layer of a file."""
     sides: dict[str, dict[str, Tensor]] = {}
-    for name, tensor in read_tensors([path]).items():
+    for name, tensor in parts.items():
         if not (found := _PART.fullmatch(name)):
             raise CheckpointError(f"{path}: tensor {name} is no part of a LoRA")
         sides.setdefault(found["layer"], {})[found["side"]] = tensor

@@ -3,10 +3,8 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from torch import Tensor
-
 from models.checkpoints.builtin import read_config
-from models.checkpoints.files import CheckpointError, read_header
+from models.checkpoints.files import CheckpointError, read_tensors
 from models.checkpoints.published.load import find_file, inspect_public
 from models.checkpoints.sources import VOICES
 from models.config import ModelConfig
@@ -80,9 +78,7 @@ def summarise(path: Path, licence: str = "") -> Summary:
     if (path / "lm.json").is_file():
         config, form = read_config(path / "lm.json", ModelConfig), "built-in"
         files = sorted(path.glob("lm-*.safetensors"))
-        tensors: dict[str, Tensor] = {}
-        for file in files:
-            tensors |= read_header(file)[0]
+        tensors = read_tensors(files)
         if path.resolve() == VOICES:
             licence = "Apache-2.0"
     else:

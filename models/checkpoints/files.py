@@ -7,13 +7,12 @@ the format of `sha256sum`: corruption that leaves valid numbers would go unnotic
 import os
 import re
 import stat
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Mapping, Sequence
 from hashlib import file_digest, sha256
 from pathlib import Path
 from pickle import UnpicklingError
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -29,40 +28,35 @@ class CheckpointError(ValueError):
     """Weights or their description are missing, damaged or unexpected; the message says which."""
 
 
-@contextmanager
-def _opened(path: Path) -> Iterator[Any]:
-    """Open a safetensors file; what is missing, truncated or no safetensors is refused."""
+def read_file(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """Return the tensors of a safetensors file, in their stored dtype, and its metadata.
+
+    Tensors are mapped from the file: what they hold is not read before it is needed. Raises
+    CheckpointError if the file is missing, truncated or no safetensors.
+    """
     from safetensors import SafetensorError, safe_open
 
     _check_readable(path)
     try:
         with safe_open(path, framework="pt") as file:
-            yield file
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            return tensors, dict(file.metadata() or {})
     except (SafetensorError, OSError) as error:
         raise CheckpointError(f"{path} is damaged or no safetensors file: {error}") from error
 
 
 def read_tensors(paths: Sequence[Path]) -> dict[str, Tensor]:
-    """Return the tensors of several safetensors files as one mapping, in their stored dtype.
+    """Return the tensors of several files of `read_file` as one mapping.
 
     Raises CheckpointError if a name occurs twice.
     """
     tensors: dict[str, Tensor] = {}
     for path in paths:
-        with _opened(path) as file:
-            for name in file.keys():  # noqa: SIM118 - not a mapping
-                if name in tensors:
-                    raise CheckpointError(f"{path}: tensor {name} is in another file too")
-                tensors[name] = file.get_tensor(name)
+        found, _ = read_file(path)
+        if twice := sorted(tensors.keys() & found.keys()):
+            raise CheckpointError(f"{path}: tensor {twice[0]} is in another file too")
+        tensors |= found
     return tensors
-
-
-def read_header(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """Return the tensors of a safetensors file, on the device "meta", and its metadata."""
-    with _opened(path) as file:
-        # Tensors are mapped from the file: what they hold is not read.
-        tensors = {name: file.get_tensor(name).to("meta") for name in file.keys()}  # noqa: SIM118
-        return tensors, dict(file.metadata() or {})
 
 
 def _check_readable(path: Path) -> None:

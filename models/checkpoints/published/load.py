@@ -7,13 +7,13 @@ not say it, they are what the files were trained with as far as is known: see `t
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from torch import Tensor
 
-from models.checkpoints.files import CheckpointError, fill, read_header, read_tensors
+from models.checkpoints.files import CheckpointError, fill, read_file
 from models.checkpoints.published import one_vocabulary
 from models.checkpoints.published.layouts import FileLayout, find_layout, rename
 from models.checkpoints.published.metadata import Description, describe, published, vocabulary
@@ -67,20 +67,14 @@ def read_public(
 ) -> Published:
     """Read a published file with its tensors; ``change`` gets them under their published names."""
     path = find_file(source)
-    header, metadata = read_header(path)
-    found = _parse_header(path, header, metadata)  # fails before half a gigabyte is read
-    tensors = read_tensors([path])
-    if found.form == "hf":
-        tensors = one_vocabulary.split(tensors, str(path))
-    if change is not None:
-        tensors = change(tensors)
-    return replace(found, tensors=rename(find_layout(tensors, str(path)), tensors))
+    return _parsed(path, *read_file(path), change)
 
 
 def inspect_public(source: Path) -> Published:
     """Read a published file without its tensors' contents: they are on the device "meta"."""
     path = find_file(source)
-    return _parse_header(path, *read_header(path))
+    tensors, metadata = read_file(path)
+    return _parsed(path, {name: tensor.to("meta") for name, tensor in tensors.items()}, metadata)
 
 
 def find_file(source: Path) -> Path:
@@ -99,8 +93,13 @@ def find_file(source: Path) -> Path:
     return files[0]
 
 
-def _parse_header(path: Path, tensors: dict[str, Tensor], metadata: Mapping[str, str]) -> Published:
-    """Detect layout and configuration from a file's header."""
+def _parsed(
+    path: Path,
+    tensors: dict[str, Tensor],
+    metadata: Mapping[str, str],
+    change: Callable[[dict[str, Tensor]], dict[str, Tensor]] | None = None,
+) -> Published:
+    """Detect layout and configuration of a file's contents, before any of its tensors is read."""
     is_hf = one_vocabulary.is_one_vocabulary(tensors)
     if is_hf:
         tensors = one_vocabulary.split(tensors, str(path))
@@ -121,6 +120,8 @@ def _parse_header(path: Path, tensors: dict[str, Tensor], metadata: Mapping[str,
         raise CheckpointError(f"{path}: width {layout.width} cannot be divided into {heads} heads")
     config = _config(layout, described, heads, names)
     form = "hf" if is_hf else layout.name
+    if change is not None:
+        tensors = change(tensors)
     return Published(path, form, config, rename(layout, tensors))
 
 
