@@ -18,8 +18,8 @@ PRODUCT = ("app", "models", "samplers", "valle_serve")
 DOCUMENTED = (*PRODUCT, "cluster", "tools", "training", "benchmarks", "scripts", "examples")
 MOST_PARAMETERS = 6
 LIMITS = {
-    "lines": 36_599,
-    "code": 25_342,
+    "lines": 36_567,
+    "code": 25_318,
     "docstrings": 14.2,  # percent of the lines
     "tests": 40_196,
     "names": 0,  # class names that are there twice

@@ -17,10 +17,9 @@ class Decoder(nn.Module, ABC):
 
     @abstractmethod
     def decode(self, codes: Tensor, state: DecoderState | None = None) -> Tensor:
-        """Decode codes ``[T, K']`` to ``[T * hop]``; K' may be below K.
+        """Decode codes ``[T, K']``, where K' may be below K, to ``[T * hop]``.
 
-        They are a whole utterance, or the next frames of a stream, whose state is brought up to
-        date.
+        They are an utterance, or the next frames of a stream, whose state is brought up to date.
         """
 
     @property

@@ -47,10 +47,10 @@ class Int8Passes:
         starts = [cache.lengths[slot] for slot in slots]
         ends = [start + 1 for start in starts]
         rows = _Activations(x, positions, slots, starts, ends, self._heads)
-        self._run_blocks(rows, _layers_of(cache), None)
+        queries = self._run_blocks(rows, _layers_of(cache), None)
         for slot in slots:
             cache.advance(slot, 1)
-        return self._normalize(rows), rows.queries
+        return self._normalize(rows), queries
 
     def extend(
         self,
@@ -67,14 +67,8 @@ class Int8Passes:
         end = start + count
         slots, starts, ends = [slot] * count, range(start, end), [end] * count
         rows = _Activations(x, positions, slots, starts, ends, self._heads)
-        layers, seen = _layers_of(cache), None if mask is None else mask.numpy()
-        if layer is None:
-            self._run_blocks(rows, layers, seen)
-            queries = rows.queries
-        else:
-            self._run_blocks(rows, layers, seen, 0, layer + 1)
-            queries = rows.queries.clone()  # which the next layer overwrites
-            self._run_blocks(rows, layers, seen, layer + 1)
+        seen = None if mask is None else mask.numpy()
+        queries = self._run_blocks(rows, _layers_of(cache), seen, layer)
         cache.advance(slot, count)
         return self._normalize(rows), queries
 
@@ -89,12 +83,12 @@ class Int8Passes:
         rows: "_Activations",
         layers: Sequence[Int8Layer],
         mask: Bools | None,
-        first: int = 0,
-        end: int | None = None,
-    ) -> None:
-        """Run some blocks; a block stores keys and values of all rows before any row attends."""
-        part = slice(first, end)
-        for (qkv, out, gate_up, down), layer in zip(self._layers[part], layers[part], strict=True):
+        wanted: int | None = None,
+    ) -> Tensor:
+        """Run the blocks; return the queries of the wanted one, or of the last."""
+        queries = rows.queries
+        blocks = enumerate(zip(self._layers, layers, strict=True))
+        for number, ((qkv, out, gate_up, down), layer) in blocks:
             qkv.quantize(rows.x, rows.integers, rows.scales)
             attention.store(
                 qkv.multiply(rows.integers),
@@ -107,6 +101,7 @@ class Int8Passes:
                 rows.query_array,
                 layer,
             )
+            # All rows have stored their keys and values before any attends.
             attention.attend(
                 rows.query_array,
                 layer,
@@ -123,6 +118,9 @@ class Int8Passes:
             product = gate_up.multiply(rows.integers)
             kernels.gate(product, rows.scales, gate_up.scales, self._silu, gated, scales)
             kernels.add(rows.x, down.multiply(gated), scales, down.scales)
+            if number == wanted:
+                queries = rows.queries.clone()  # which the next block overwrites
+        return queries
 
 
 def _layers_of(cache: SlotCache) -> Sequence[Int8Layer]:

@@ -22,7 +22,12 @@ class Reader:
     closes: bool = True  # whether the model expects punctuation at the end of every utterance
 
 
+def clean_english(text: Rewritten) -> Rewritten:
+    """Return a text as English words and punctuation."""
+    return normalised(cleaned(text))
+
+
 def builtin_reader(language: str) -> Reader:
     """Return the reader of a language for the built-in voice."""
     require_language(language)
-    return Reader(lambda text: normalised(cleaned(text)), lambda text: phonemize(text, language))
+    return Reader(clean_english, lambda text: phonemize(text, language))

@@ -43,7 +43,6 @@ def nats_by_distance(
         decay: Exponent on the distance.
         window: Int64, the largest distance that counts.
         clamp: Bool: distance cannot turn a penalty into a reward, or the reverse.
-        mode: See the module.
 
     Source: vall-e's repetition penalty with distance decay, its window and sign corrected. The
     decay of the logarithm is ours: that of the factor ends at distance factor^(1/|decay|).

@@ -55,9 +55,6 @@ def dry(
     A code after a match of n codes loses multiplier * base^(n - allowed_length) nats.
 
     Args:
-        logits: Of the model.
-        recent: The history.
-        runs: See the module.
         multiplier: Nats; 0 is off.
         base: Float64, at least 1: a high power magnifies its rounding.
         allowed_length: Int64; shorter sequences may repeat.
@@ -100,8 +97,6 @@ def ban_sequences(
     """Lower the code that would complete a listed sequence; of several the strongest counts.
 
     Args:
-        logits: Of the model.
-        recent: The history.
         prefixes: ``(B, Q, M)`` int64: all but the last code of each sequence, newest first; -2
             matches anything.
         last: ``(B, Q)`` int64, the last code of each sequence.

@@ -17,7 +17,7 @@ def cardinal(number: str) -> str:
     number = number.replace(",", "")
     if (number.startswith("0") and len(number) > 1) or len(number) > _LONGEST_CARDINAL:
         return digits(number)
-    return _words(_spelled(int(number)))
+    return _spelled(int(number))
 
 
 def ordinal(number: str) -> str:
@@ -25,7 +25,7 @@ def ordinal(number: str) -> str:
     number = number.replace(",", "")
     if len(number) > _LONGEST_CARDINAL:
         return digits(number)
-    return _words(_spelled(int(number), to="ordinal"))
+    return _spelled(int(number), to="ordinal")
 
 
 def decimal(number: str) -> str:
@@ -43,7 +43,7 @@ def digits(number: str) -> str:
 
 def year(number: str) -> str:
     """Return "1984" as "nineteen eighty-four"."""
-    return _words(_spelled(int(number), to="year"))
+    return _spelled(int(number), to="year")
 
 
 def decade(number: str) -> str:
@@ -132,13 +132,8 @@ def roman(numeral: str) -> int:
     return tens * 10 + ones.index(rest) if tens <= 3 and rest in ones else 0
 
 
-def _words(spelled: str) -> str:
-    # A comma within a number is a pause when spoken.
-    return spelled.replace(",", "")
-
-
 def _spelled(number: int, to: str = "cardinal") -> str:
     from num2words import num2words  # type: ignore[import-untyped]
 
     spelled: str = num2words(number, to=to)
-    return spelled
+    return spelled.replace(",", "")  # a comma within a number is a pause when spoken

@@ -59,10 +59,6 @@ def _version(match: Match) -> str:
     return (" dot " if len(groups) == 4 else " point ").join(map(say.cardinal, groups))
 
 
-def _year_or_cardinal(match: Match) -> str:
-    return say.year(match[0]) if len(match[0]) == 4 else say.cardinal(match[0])
-
-
 _POWER: Final = "[²³]|[23](?!\\w)"
 
 SPECIFIC: Final = (
@@ -130,7 +126,7 @@ GENERAL: Final = (
     rule(r"(?<=\d),(?=\d(?!\d\d(?!\d)))", ", "),
     rule(rf"(?<!\d)({INTEGER})(?:st|nd|rd|th)\b", lambda match: say.ordinal(match[1])),
     rule(r"(?<=[A-Za-z])-?(?=\d)", " "),
-    rule(rf"{ALONE}(?:1[1-9]|20)\d\d(?!\w|[.,]\d)", _year_or_cardinal),
+    rule(rf"{ALONE}(?:1[1-9]|20)\d\d(?!\w|[.,]\d)", lambda match: say.year(match[0])),
     rule(rf"(?<![\d.])({NUMBER})(?=[A-Za-z])", lambda match: f"{say.decimal(match[1])} "),
     rule(NUMBER, lambda match: say.decimal(match[0])),
 )

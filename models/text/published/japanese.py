@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from janome.tokenizer import Tokenizer
 
 _KANJI: Final = re.compile("[\u3005\u3400-\u9fff\uf900-\ufaff]")  # with the iteration mark
-_FIRST_KATAKANA, _LAST_KATAKANA, _TO_HIRAGANA = 0x30A1, 0x30F6, 0x60
+_HIRAGANA: Final = {katakana: katakana - 0x60 for katakana in range(0x30A1, 0x30F7)}
 
 _JANOME: Final = Lock()
 
@@ -29,12 +29,7 @@ def to_hiragana(text: str) -> str:
         text = "".join(map(_read, re.split(r"(\s+)", text)))
         if unknown := dict.fromkeys(_KANJI.findall(text)):
             raise TextError(f"no reading is known for {', '.join(map(repr, unknown))}")
-    return "".join(
-        chr(ord(symbol) - _TO_HIRAGANA)
-        if _FIRST_KATAKANA <= ord(symbol) <= _LAST_KATAKANA
-        else symbol
-        for symbol in text
-    )
+    return text.translate(_HIRAGANA)
 
 
 def _read(text: str) -> str:

@@ -11,14 +11,14 @@ import re
 import unicodedata
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from models.text.characters import INLINE, cleaned
 from models.text.errors import TextError
 from models.text.espeak import pronounce
-from models.text.normalise import normalised
 from models.text.published.japanese import to_hiragana
-from models.text.reader import Reader
+from models.text.reader import Reader, clean_english
 from models.text.source import Rewritten
 
 # phonemizer's own marks; a full stop, comma or colon between two digits belongs to the number.
@@ -64,28 +64,19 @@ def reference_reader(code: str) -> Reader:
     language = LANGUAGES.get(code)
     if language is None:
         raise TextError(f"language {code!r} is not supported; choose from {sorted(LANGUAGES)}")
-    if code == "en":
-        return Reader(
-            lambda text: normalised(cleaned(text)), lambda text: _phonemize(text, language)
-        )
-    # Wide punctuation is not folded: espeak-ng dropped it in training too, so these models know
-    # utterances without punctuation.
-    return Reader(
-        lambda text: _clean(text, language),
-        lambda text: _phonemize(text, language),
-        closes=language.spaced,
-    )
+    clean = clean_english if code == "en" else partial(_clean, language=language)
+    return Reader(clean, partial(_phonemize, language=language), closes=language.spaced)
 
 
 def _clean(text: Rewritten, language: Language) -> Rewritten:
     """Return the text with folded characters and with spaces after sentences and clauses."""
     if language.spaced:
         return cleaned(text, reads=language.reads)
+    # Wide punctuation is not folded: espeak-ng dropped it in training too, so these models know
+    # utterances without punctuation.
     text = cleaned(text, reads=language.reads, intact=_WIDE_MARKS)
     if language.spell is not None:
-        language.spell(
-            text.text
-        )  # raises now for characters without a reading, not during synthesis
+        language.spell(text.text)  # refuses characters without a reading before synthesis
     return text.sub(_SENTENCE, "\\g<0>\n\n").sub(_CLAUSE, r"\g<0> ")
 
 
