@@ -80,10 +80,8 @@ def split(
     """Split normalised words and punctuation into utterances of at most `max_phonemes` symbols.
 
     Parts without letters are dropped. ``joint`` follows the phonemes where a sentence is cut
-    between two words. Raises ValueError if `max_phonemes` is not positive.
+    between two words.
     """
-    if max_phonemes < 1:
-        raise ValueError(f"max_phonemes must be positive, not {max_phonemes}")
     inline = inline or Inline({})
     return [
         utterance

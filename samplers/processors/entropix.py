@@ -37,12 +37,19 @@ class Entropix(LogitsProcessor):
     def __init__(self, batch: BatchParams) -> None:
         self._off = ~batch.column(batch.is_on("entropix"))
         self._settings = settings(batch)
-        actions = [p.entropix_action for p in batch.params]
-        self._resamples = batch.column([action == "resample" for action in actions])
+        resamples = [p.entropix_action == "resample" for p in batch.params]
+        self._resamples, self._any_resamples = batch.column(resamples), any(resamples)
         branches = batch.is_on("branch")
         self._branches, self._any_branches = batch.column(branches), any(branches)
         self._keeps = self._resamples | self._branches
-        self._any_resamples = any(action == "resample" for action in actions)
+        silences = zip(batch.is_on("pause"), batch.silent, strict=True)
+        pauses = [on and silent is not None for on, silent in silences]
+        self._pauses, self._any_pauses = batch.column(pauses), any(pauses)
+        shape = len(pauses), batch.vocab_size
+        self._silent = torch.zeros(shape, dtype=torch.bool, device=batch.device)
+        for row, codes in enumerate(batch.silent):
+            if codes is not None and pauses[row]:
+                self._silent[row, : len(codes)] = codes.to(batch.device)
         self._never = torch.zeros_like(self._off)
         # A row that has a knob off has it at its neutral value, which changes nothing exactly.
         self._own = SamplingTensors(
@@ -56,7 +63,6 @@ class Entropix(LogitsProcessor):
             temperature=self._own.temperature.clamp(max=HOTTEST),
             top_p=self._own.top_p.clamp(max=1),
         )
-        self._pause = Pause(batch, self._settings) if any(Pause.rows(batch)) else None
 
     def __call__(self, scores: Scores) -> None:
         """Set ``scores.adjusted`` and ``decision``; a row that pauses keeps only codes of silence.
@@ -72,8 +78,8 @@ class Entropix(LogitsProcessor):
         unsure = states == State.HELV
         paused = branched = resample = self._never
         keeps = self._off | (unsure & self._keeps)
-        if self._pause:
-            paused = self._pause.decide(scores, unsure)
+        if self._any_pauses:
+            paused = self._paused(scores, unsure)
             keeps |= paused
         if self._any_branches:
             branched = self._may_branch(scores) & (unsure | (states == State.LEHV))
@@ -96,6 +102,27 @@ class Entropix(LogitsProcessor):
         interval = torch.maximum(frames, self._settings["branch_interval"])
         rested = scores.lengths - scores.last_act >= interval
         return self._branches & rested & (scores.limits - scores.lengths >= frames)
+
+    def _paused(self, scores: Scores, unsure: Tensor) -> Tensor:
+        """Leave only codes of silence in the ``unsure`` rows that pause; return which do."""
+        lengths, span = scores.lengths, self._settings["pause_silence"]
+        assert scores.limits is not None
+        assert scores.last_act is not None
+        distance = torch.arange(1, scores.recent.shape[1] + 1, device=lengths.device)
+        quiet = self._silent.gather(1, scores.recent.clamp(min=0)) & (scores.recent >= 0)
+        silence = (quiet & (distance <= span)).sum(-1, keepdim=True)
+        hushed = scores.logits.masked_fill(~self._silent, -torch.inf)
+        paused = (
+            self._pauses
+            & unsure
+            & (hushed > -torch.inf).any(-1, keepdim=True)
+            & (lengths >= span)
+            & (silence < span)
+            & (lengths - scores.last_act >= self._settings["pause_interval"])
+            & (scores.limits - lengths >= self._settings["pause_end"])
+        )
+        scores.replace(torch.where(paused, hushed, scores.logits))
+        return paused
 
 
 def settings(batch: BatchParams) -> EntropixSettings:
@@ -120,46 +147,3 @@ def _with_own(moved: SamplingTensors, own: SamplingTensors, keeps: Tensor) -> Sa
             for field in fields(SamplingTensors)
         )
     )
-
-
-class Pause:
-    """Where entropix may put in a frame of silence."""
-
-    def __init__(self, batch: BatchParams, settings: EntropixSettings) -> None:
-        self._pausing, self._settings = batch.column(self.rows(batch)), settings
-        table = torch.zeros(
-            len(batch.params), batch.vocab_size, dtype=torch.bool, device=batch.device
-        )
-        for row, codes in enumerate(batch.silent):
-            if codes is not None:
-                table[row, : len(codes)] = codes.to(batch.device)
-        self._silent = table
-
-    @staticmethod
-    def rows(batch: BatchParams) -> list[bool]:
-        """Return for each row whether it may pause: it has the action on, and codes of silence."""
-        return [
-            paused and silent is not None
-            for paused, silent in zip(batch.is_on("pause"), batch.silent, strict=True)
-        ]
-
-    def decide(self, scores: Scores, unsure: Tensor) -> Tensor:
-        """Leave only codes of silence in the ``unsure`` rows that pause; return which do."""
-        lengths, span = scores.lengths, self._settings["pause_silence"]
-        assert scores.limits is not None
-        assert scores.last_act is not None
-        distance = torch.arange(1, scores.recent.shape[1] + 1, device=lengths.device)
-        quiet = self._silent.gather(1, scores.recent.clamp(min=0)) & (scores.recent >= 0)
-        silence = (quiet & (distance <= span)).sum(-1, keepdim=True)
-        hushed = scores.logits.masked_fill(~self._silent, -torch.inf)
-        paused = (
-            self._pausing
-            & unsure
-            & (hushed > -torch.inf).any(-1, keepdim=True)
-            & (lengths >= span)
-            & (silence < span)
-            & (lengths - scores.last_act >= self._settings["pause_interval"])
-            & (scores.limits - lengths >= self._settings["pause_end"])
-        )
-        scores.replace(torch.where(paused, hushed, scores.logits))
-        return paused

@@ -82,29 +82,23 @@ OPENERS: Final = frozenset(
 # Begin with an apostrophe, which opens no quotation.
 ELIDED: Final = frozenset("bout cause cept em gainst n neath round til tis twas twere".split())
 
-# symbol: one of it, several of it
-CURRENCIES: Final = {
+# Signs of a currency: one of it, several of it; the same of its hundredth part
+_CURRENCIES: Final = {
     "$": ("dollar", "dollars", "cent", "cents"),
-    "US$": ("U S dollar", "U S dollars", "cent", "cents"),
-    "USD": ("U S dollar", "U S dollars", "cent", "cents"),
-    "C$": ("Canadian dollar", "Canadian dollars", "cent", "cents"),
-    "CAD": ("Canadian dollar", "Canadian dollars", "cent", "cents"),
-    "A$": ("Australian dollar", "Australian dollars", "cent", "cents"),
-    "AUD": ("Australian dollar", "Australian dollars", "cent", "cents"),
-    "€": ("euro", "euros", "cent", "cents"),
-    "EUR": ("euro", "euros", "cent", "cents"),
-    "£": ("pound", "pounds", "penny", "pence"),
-    "GBP": ("pound", "pounds", "penny", "pence"),
-    "¥": ("yen", "yen", "sen", "sen"),
-    "JPY": ("yen", "yen", "sen", "sen"),
+    "US$ USD": ("U S dollar", "U S dollars", "cent", "cents"),
+    "C$ CAD": ("Canadian dollar", "Canadian dollars", "cent", "cents"),
+    "A$ AUD": ("Australian dollar", "Australian dollars", "cent", "cents"),
+    "€ EUR": ("euro", "euros", "cent", "cents"),
+    "£ GBP": ("pound", "pounds", "penny", "pence"),
+    "¥ JPY": ("yen", "yen", "sen", "sen"),
     "CNY": ("yuan", "yuan", "fen", "fen"),
     "CHF": ("Swiss franc", "Swiss francs", "rappen", "rappen"),
-    "₹": ("rupee", "rupees", "paisa", "paise"),
-    "INR": ("rupee", "rupees", "paisa", "paise"),
+    "₹ INR": ("rupee", "rupees", "paisa", "paise"),
     "₽": ("ruble", "rubles", "kopek", "kopeks"),
     "₩": ("won", "won", "jeon", "jeon"),
     "₿": ("bitcoin", "bitcoins", "satoshi", "satoshis"),
 }
+CURRENCIES: Final = {sign: words for signs, words in _CURRENCIES.items() for sign in signs.split()}
 
 MAGNITUDES: Final = {
     "k": "thousand", "K": "thousand", "thousand": "thousand", "m": "million", "M": "million",

@@ -59,8 +59,6 @@ def test_limits_are_arguments() -> None:
     assert prepare("abc", max_chars=3)
     with pytest.raises(TextError, match="at most 2"):
         prepare("abc", max_chars=2)
-    with pytest.raises(ValueError, match="positive"):
-        split(Rewritten.of("abc"), max_phonemes=0)
 
 
 SPLITS = [
