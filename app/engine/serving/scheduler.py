@@ -22,6 +22,7 @@ LATE_S, AHEAD_S = 1.0, 3.0
 than `AHEAD_S`, and of no less priority, are stepped: a step of fewer rows is quicker."""
 
 _IDLE_S, _PAUSE_S = 5.0, 0.25
+_REFUSED_S = 0.01  # while jobs are stepped, how long those that had to wait are not looked at again
 
 Fits = Callable[[Plan, Iterable[Plan]], bool]
 
@@ -98,7 +99,7 @@ class Scheduler:
         """
         self._frame_rate_hz, self._fits = frame_rate_hz, fits
         self._note_rows()
-        busy_s = monotonic()
+        busy_s, look_s, jobs = monotonic(), 0.0, list[RunningJob]()
         while self._drawn or not self.queue.closed:
             self.beat_s = monotonic()
             if self._drawn or not self.queue.empty:
@@ -106,7 +107,9 @@ class Scheduler:
             elif self.beat_s - busy_s > idle_after_s:
                 return
             self._remove_abandoned(batch)
-            self._admit(batch)
+            if not jobs or self.beat_s >= look_s:
+                self._admit(batch)
+                look_s = self.beat_s + _REFUSED_S * bool(self.queue.waiting)
             jobs = self._choose()
             if jobs:
                 self._step(batch, jobs)
