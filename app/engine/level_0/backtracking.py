@@ -81,10 +81,8 @@ class Backtracker:
         if not failures:
             return None
         params, times = self._params, torch.tensor([list(failures.values())])
-        codes, strength = (
-            torch.tensor([list(failures)]),
-            torch.tensor([[params.backtrack_strength]]),
-        )
+        codes = torch.tensor([list(failures)])
+        strength = torch.tensor([[params.backtrack_strength]])
         nothing = torch.zeros(1, vocab_size)
         nats = discourage(nothing, codes, params.backtrack_factor**times, strength)
         return nats.index_fill_(1, codes[times >= FAILURES_TO_BAN], -torch.inf)[0]
@@ -96,8 +94,7 @@ class Backtracker:
         """
         length = len(codes)
         self._reached = max(self._reached, length)
-        found = self._sequence(codes)
-        found = found or self._loop(codes) or self._silence(codes)
+        found = self._sequence(codes) or self._loop(codes) or self._silence(codes)
         if found is None:
             return None
         cause, keep = found

@@ -160,10 +160,10 @@ class Scheduler:
         if job is None or job.plan is None:
             return None
         running = [one.plan for one in self.queue.running if one.plan is not None]
-        if not self._fits(job.plan, running):
-            return None
         playback = job.playback
-        fits = not playback.played or self._sound_worker.has_room_for(playback.expected_s)
+        fits = self._fits(job.plan, running) and (
+            not playback.played or self._sound_worker.has_room_for(playback.expected_s)
+        )
         return job if fits else None
 
     def _remove_abandoned(self, batch: Batch[Any]) -> None:
