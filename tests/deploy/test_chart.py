@@ -107,6 +107,7 @@ def test_what_is_not_asked_for_is_not_there() -> None:
 
 @EVERY
 def test_variables_are_settings(variant, monkeypatch) -> None:
+    monkeypatch.delenv("TTS_TEXT_PROCESS")  # the default, which tests change
     for name, value in variables(VARIANTS[variant]).items():
         if value is not None:
             monkeypatch.setenv(name, value)

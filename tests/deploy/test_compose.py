@@ -63,6 +63,7 @@ def test_target_is_one_of_the_dockerfile_and_names_the_image(files: tuple[str, .
 
 @BOTH
 def test_variables_are_settings(files: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TTS_TEXT_PROCESS")  # the default, which tests change
     for name, value in {**env(), **_service(files)["environment"]}.items():
         if name.startswith("TTS_") and value is not None:
             monkeypatch.setenv(name, _defaults(value))

@@ -88,6 +88,7 @@ def test_what_is_given_to_the_build_is_in_no_history(target: str) -> None:
 
 
 def test_settings_write_where_a_volume_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TTS_TEXT_PROCESS")  # the default, which tests change
     (home,) = {str(Path(folder).parent) for folder in volumes()}
     monkeypatch.setenv("HOME", home)
     for name, value in env().items():
@@ -102,6 +103,7 @@ def test_settings_write_where_a_volume_is(monkeypatch: pytest.MonkeyPatch) -> No
 
 @EACH
 def test_variables_are_settings(target: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TTS_TEXT_PROCESS")  # the default, which tests change
     variables = {name: value for name, value in env(target).items() if name.startswith("TTS_")}
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
