@@ -18,8 +18,8 @@ PRODUCT = ("app", "models", "samplers", "valle_serve")
 DOCUMENTED = (*PRODUCT, "cluster", "tools", "training", "benchmarks", "scripts", "examples")
 MOST_PARAMETERS = 6
 LIMITS = {
-    "lines": 36_491,
-    "code": 25_265,
+    "lines": 36_478,
+    "code": 25_256,
     "docstrings": 14.2,  # percent of the lines
     "tests": 40_168,
     "names": 0,  # class names that are there twice

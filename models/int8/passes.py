@@ -14,7 +14,7 @@ from torch.nn import functional as F
 
 from models.int8 import attention, kernels
 from models.int8.arrays import Bools, Floats, Int8s, Int64s
-from models.int8.cache import Int8Cache, Int8Layer
+from models.int8.cache import Int8Cache
 from models.int8.linear import Int8Linear
 from models.stack.block import Block
 from models.stack.slot_cache import SlotCache
@@ -47,10 +47,10 @@ class Int8Passes:
         starts = [cache.lengths[slot] for slot in slots]
         ends = [start + 1 for start in starts]
         rows = _Activations(x, positions, slots, starts, ends, self._heads)
-        queries = self._run_blocks(rows, _layers_of(cache), None)
+        done = self._run(rows, cache, None)
         for slot in slots:
             cache.advance(slot, 1)
-        return self._normalize(rows), queries
+        return done
 
     def extend(
         self,
@@ -67,27 +67,18 @@ class Int8Passes:
         end = start + count
         slots, starts, ends = [slot] * count, range(start, end), [end] * count
         rows = _Activations(x, positions, slots, starts, ends, self._heads)
-        seen = None if mask is None else mask.numpy()
-        queries = self._run_blocks(rows, _layers_of(cache), seen, layer)
+        done = self._run(rows, cache, None if mask is None else mask.numpy(), layer)
         cache.advance(slot, count)
-        return self._normalize(rows), queries
+        return done
 
-    def _normalize(self, rows: "_Activations") -> Tensor:
-        """Return the rows ``[R, D]`` after the final norm."""
-        y = torch.empty_like(rows.hidden)
-        kernels.rms_norm(rows.x, self._gain, self._eps, y.numpy())
-        return y
-
-    def _run_blocks(
-        self,
-        rows: "_Activations",
-        layers: Sequence[Int8Layer],
-        mask: Bools | None,
-        wanted: int | None = None,
-    ) -> Tensor:
-        """Run the blocks; return the queries of the wanted one, or of the last."""
+    def _run(
+        self, rows: "_Activations", cache: SlotCache, mask: Bools | None, wanted: int | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Return the rows after the final norm, and the queries of a block or of the last."""
+        if not isinstance(cache, Int8Cache):
+            raise ValueError("an int8 stack needs an Int8Cache: see Transformer.new_cache")
         queries = rows.queries
-        blocks = enumerate(zip(self._layers, layers, strict=True))
+        blocks = enumerate(zip(self._layers, cache.layers, strict=True))
         for number, ((qkv, out, gate_up, down), layer) in blocks:
             qkv.quantize(rows.x, rows.integers, rows.scales)
             attention.store(
@@ -120,13 +111,9 @@ class Int8Passes:
             kernels.add(rows.x, down.multiply(gated), scales, down.scales)
             if number == wanted:
                 queries = rows.queries.clone()  # which the next block overwrites
-        return queries
-
-
-def _layers_of(cache: SlotCache) -> Sequence[Int8Layer]:
-    if not isinstance(cache, Int8Cache):
-        raise ValueError("an int8 stack needs an Int8Cache: see Transformer.new_cache")
-    return cache.layers
+        y = torch.empty_like(rows.hidden)
+        kernels.rms_norm(rows.x, self._gain, self._eps, y.numpy())
+        return y, queries
 
 
 class _Activations:
