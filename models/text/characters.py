@@ -14,7 +14,7 @@ from models.text.source import Rewritten
 INLINE: Final = "\ue000-\uf8ff"
 """The Private Use Area as a regex range: `markup` puts inline phonemes there."""
 
-_KEPT_CONTROLS: Final = "\n\t\r"
+_REFUSED: Final = re.compile("(?P<control>[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f])|[\ud800-\udfff]")
 _FOLDS: Final = str.maketrans({
     **dict.fromkeys("‘’‚‛ʼʻ′´", "'"),
     **dict.fromkeys("“”„‟″", '"'),
@@ -38,12 +38,9 @@ def check(text: str, max_chars: int) -> None:
         raise TextError("the text is empty")
     if len(text) > max_chars:
         raise TextError(f"the text has {len(text)} characters; at most {max_chars} are allowed")
-    for place, character in enumerate(text):
-        category = unicodedata.category(character)
-        if category == "Cs":
-            raise TextError(f"lone surrogate U+{ord(character):04X} at character {place}")
-        if category == "Cc" and character not in _KEPT_CONTROLS:
-            raise TextError(f"control character U+{ord(character):04X} at character {place}")
+    if found := _REFUSED.search(text):
+        kind = "control character" if found["control"] else "lone surrogate"
+        raise TextError(f"{kind} U+{ord(found[0]):04X} at character {found.start()}")
     if text.isspace():
         raise TextError("the text is blank")
 

@@ -156,13 +156,8 @@ def _acts(name: str, params: SamplingParams) -> bool:
 
 def _set(name: str, values: Sequence[Any], params: SamplingParams) -> bool:
     value = getattr(params, name)
-    off = _plain(hints(name).get("off"))
-    at = value in values if values else _plain(value) != off
+    at = value in values if values else value != getattr(_ALL_OFF, name)
     return at and _acts(name, params)
-
-
-def _plain(value: Any) -> Any:
-    return list(value) if isinstance(value, tuple) else value
 
 
 def _in_words(need: Mapping[str, Sequence[Any]]) -> str:

@@ -29,21 +29,11 @@ class Speakable:
         Between calls text may be extended and ``end`` grow.
         """
         while not self._word and self._read_to < end:
-            if self._tag:
-                self._close_tag(text, end)
-            else:
-                self._find(text, end)
+            found = (_TAG_END if self._tag else _THING).search(text, self._read_to, end)
+            self._read_to = found.end() if found else end
+            if found and self._tag:
+                # If another "<" or an "@" comes first it was no tag, and its letters are a word.
+                self._word, self._tag = found[0] != ">", False
+            elif found:
+                self._word, self._tag = bool(found["word"]), bool(found["tag"])
         return self._word or self._tag
-
-    def _find(self, text: str, end: int) -> None:
-        found = _THING.search(text, self._read_to, end)
-        self._read_to = found.end() if found else end
-        if found:
-            self._word, self._tag = bool(found["word"]), bool(found["tag"])
-
-    def _close_tag(self, text: str, end: int) -> None:
-        found = _TAG_END.search(text, self._read_to, end)
-        self._read_to = found.end() if found else end
-        if found:
-            # If another "<" or an "@" comes first it was no tag, and its letters are a word.
-            self._word, self._tag = found[0] != ">", False
