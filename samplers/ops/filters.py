@@ -73,10 +73,11 @@ def top_n_sigma_floor(logits: Tensor, n: Tensor) -> Tensor:
     return best - (n * sigma).nan_to_num_(nan=torch.inf, posinf=torch.inf)
 
 
-def typical(logits: Tensor, p: Tensor) -> Tensor:
+def typical(logits: Tensor, p: Tensor, protected: Tensor | None = None) -> Tensor:
     """Keep the codes whose surprise is nearest to the entropy until their probability reaches p.
 
-    It may exclude the likeliest code; infinity (not 1) keeps all. Ties stay, as in `transformers`.
+    It may exclude the likeliest code, but no ``protected`` ``(B, V)`` one; infinity (not 1) keeps
+    all. Ties stay, as in `transformers`.
     """
     log_probs = logits.log_softmax(-1)
     distance = (log_probs + entropy(logits)).abs_()
@@ -85,7 +86,10 @@ def typical(logits: Tensor, p: Tensor) -> Tensor:
     before = mass.cumsum(-1).sub_(mass)
     kept = (before < p).sum(-1, keepdim=True)
     farthest = nearest.gather(-1, (kept - 1).clamp_(min=0))
-    return logits.masked_fill(distance > farthest, -torch.inf)
+    removed = distance > farthest
+    if protected is not None:
+        removed &= ~protected
+    return logits.masked_fill(removed, -torch.inf)
 
 
 def entropy(logits: Tensor) -> Tensor:
@@ -106,8 +110,3 @@ def xtc(logits: Tensor, threshold: Tensor, acts: Tensor, protected: Tensor | Non
     if protected is not None:
         removed &= ~(removed & protected).any(-1, keepdim=True)
     return logits.masked_fill(removed, -torch.inf)
-
-
-def spare(filtered: Tensor, logits: Tensor, protected: Tensor | None) -> Tensor:
-    """Return filtered logits ``(B, V)`` with those of protected codes restored."""
-    return filtered if protected is None else torch.where(protected, logits, filtered)

@@ -76,8 +76,7 @@ class TypicalP(LogitsProcessor):
 
     def __call__(self, scores: Scores) -> None:
         """Filter the scores."""
-        kept = filters.typical(scores.logits, self._p)
-        scores.replace(filters.spare(kept, scores.logits, self._protected))
+        scores.replace(filters.typical(scores.logits, self._p, self._protected))
 
 
 class EpsilonCutoff(LogitsProcessor):
