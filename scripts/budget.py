@@ -18,8 +18,8 @@ PRODUCT = ("app", "models", "samplers", "valle_serve")
 DOCUMENTED = (*PRODUCT, "cluster", "tools", "training", "benchmarks", "scripts", "examples")
 MOST_PARAMETERS = 6
 LIMITS = {
-    "lines": 36_460,
-    "code": 25_242,
+    "lines": 36_444,
+    "code": 25_235,
     "docstrings": 14.2,  # percent of the lines
     "tests": 40_168,
     "names": 0,  # class names that are there twice

@@ -114,7 +114,7 @@ class GrowingText:
         """Replace the text by its rest and restart the search."""
         self._text, self._at_line_start = text, at_line_start
         self._speakable, self._enclosure = Speakable(), Enclosure()
-        self._phonemes = _InlinePhonemes()
+        self._phonemes_to = 0  # where inline phonemes end, or are searched from
         self._searched = 0  # no boundary before this index
         self._since = 0  # end of the last candidate
         self._look_again = 0  # length of the text at which to search again
@@ -139,7 +139,7 @@ class GrowingText:
 
     def _is_border(self, match: re.Match[str], end: int) -> bool:
         """Return whether a piece ends at a candidate."""
-        if not self._speakable.within(self._text, end) or self._phonemes.around(self._text, end):
+        if not self._speakable.within(self._text, end) or self._in_phonemes(end):
             return False
         if match["pause"]:
             return True
@@ -156,37 +156,23 @@ class GrowingText:
                 return False
         return not self._enclosure.around(self._text, end, complete=self._complete)
 
+    def _in_phonemes(self, place: int) -> bool:
+        """Return whether an index, which grows between calls, is inside inline phonemes."""
+        while (opens := self._text.find("[[", self._phonemes_to, place)) >= 0:
+            closes = self._text.find("]]", opens)
+            if closes < 0:
+                raise Undecided
+            self._phonemes_to = closes
+        inside = self._phonemes_to >= place
+        self._phonemes_to = max(self._phonemes_to, place - 1)
+        return inside
+
 
 def pieces(text: str, *, ssml: bool = True) -> list[str]:
     """Return the pieces of a complete text; `ssml` is whether it may have SSML."""
     growing = GrowingText(ssml=ssml)
     packets = (text[at : at + _PACKET_CHARS] for at in range(0, len(text), _PACKET_CHARS))
     return [*chain.from_iterable(map(growing.append, packets)), *growing.end()]
-
-
-class _InlinePhonemes:
-    """Answers for increasing indices of a text whether they are inside inline phonemes."""
-
-    def __init__(self) -> None:
-        self._read_to = 0
-        self._opens = -1
-        self._closes = -1
-
-    def around(self, text: str, place: int) -> bool:
-        """Return whether an index, which grows between calls, is inside inline phonemes.
-
-        Raises Undecided if their end has not arrived.
-        """
-        opens = text.rfind("[[", max(0, self._read_to - 1), place)
-        self._read_to = place
-        self._opens = max(self._opens, opens)
-        if self._opens < 0:
-            return False
-        if self._closes < self._opens:
-            self._closes = text.find("]]", self._opens)
-        if self._closes < 0:
-            raise Undecided
-        return self._closes >= place
 
 
 def _with_pauses(text: str, end: int, start: int) -> tuple[int, int]:
