@@ -15,6 +15,8 @@ from app.engine.sound.decoder import SoundDecoder
 from app.engine.sound.utterance import SoundUtterance
 from app.engine.utterance import KeptFrames, UtteranceInput
 from models.checkpoints import SpeechModel
+from models.codecs.vocos import Vocos
+from models.config import VocosConfig
 from models.cuda.graphs import Play
 from models.prefix_cache import VoiceKey
 from models.valle import Valle
@@ -102,6 +104,15 @@ def masked(speech: SpeechModel, mask: str, **changes: Any) -> SpeechModel:
     model = Valle(MODEL.model_copy(update={"nar_mask": mask} | changes))
     model.load_state_dict(speech.model.state_dict())
     return replace(speech, model=model.eval().requires_grad_(False))
+
+
+def with_vocos(speech: SpeechModel) -> SpeechModel:
+    """The same weights with a small Vocos, which decodes in place of the codec."""
+    torch.manual_seed(0)
+    vocos = Vocos(VocosConfig(dimension=4, width=8, ffn=12, layers=1, codes=512)).eval()
+    vocos.codebooks.normal_()
+    device = speech.model.separator.device
+    return replace(speech, vocos=vocos.requires_grad_(False).to(device))
 
 
 def together(

@@ -22,8 +22,7 @@ from app.engine.sound.recording import ChunkSizes, RecordedChunks
 from app.engine.utterance import UtteranceInput
 from models.checkpoints import SpeechModel
 from models.codecs.streaming import StreamTable
-from models.codecs.vocos import Vocos
-from models.config import AlignmentHead, MaskKind, VocosConfig
+from models.config import AlignmentHead, MaskKind
 from models.cuda.graphs import Play
 from models.cuda.transfers import Download, Upload
 from models.stack.paged_cache import OutOfPages, PagePool
@@ -40,6 +39,7 @@ from tests.app.engine.sound.sessions import (
     recorded_when_played,
     together,
     utterance,
+    with_vocos,
 )
 from tests.capture.faults import Fault
 from tests.capture.tape import Tape
@@ -188,10 +188,7 @@ def test_frames_are_aligned_from_tape_as_they_are_by_themselves(speech) -> None:
 
 
 def test_vocos_decodes_at_the_end_what_recordings_have_drawn(speech) -> None:
-    torch.manual_seed(0)
-    vocos = Vocos(VocosConfig(dimension=4, width=8, ffn=12, layers=1, codes=512)).eval()
-    vocos.codebooks.normal_()
-    other, tape = replace(speech, vocos=vocos.requires_grad_(False)), Tape()
+    other, tape = with_vocos(speech), Tape()
     both = decoder_of(other, tape.record), SoundDecoder(other)
     for frames, chunks in ((3, 1), (100, 4)):
         plays, found, expected = made_both_ways(both, tape, utterance(2), codes_of(2, frames))
