@@ -111,8 +111,7 @@ def with_vocos(speech: SpeechModel) -> SpeechModel:
     torch.manual_seed(0)
     vocos = Vocos(VocosConfig(dimension=4, width=8, ffn=12, layers=1, codes=512)).eval()
     vocos.codebooks.normal_()
-    device = speech.model.separator.device
-    return replace(speech, vocos=vocos.requires_grad_(False).to(device))
+    return replace(speech, vocos=vocos.requires_grad_(False).to(speech.model.separator.device))
 
 
 def together(
