@@ -15,10 +15,6 @@ from torch import Tensor, nn
 SUFFIX: Final = ".codes.safetensors"
 
 
-class ShippedCodesError(ValueError):
-    """A file of codes cannot be read; the message names it."""
-
-
 def codec_digest(codec: nn.Module) -> str:
     """Return the hexadecimal SHA-256 of a codec's state dict: names and float32 values."""
     digest = sha256()
@@ -39,7 +35,7 @@ def write_codes(path: Path, codes: Tensor, digest: str) -> None:
 def read_codes(path: Path, digest: str) -> Tensor | None:
     """Return the codes ``[T, K]`` int64 of a file, or None if they belong to another codec.
 
-    Raises ShippedCodesError if the file cannot be read.
+    Raises ValueError, which names the file, if it cannot be read.
     """
     from safetensors import SafetensorError, safe_open
 
@@ -49,5 +45,5 @@ def read_codes(path: Path, digest: str) -> Tensor | None:
                 return None
             codes: Tensor = file.get_tensor("codes")
     except (OSError, SafetensorError) as error:
-        raise ShippedCodesError(f"{path}: {error}") from error
+        raise ValueError(f"{path}: {error}") from error
     return codes.long()

@@ -27,8 +27,8 @@ def normalise(text: str) -> str:
 def normalised(text: Rewritten) -> Rewritten:
     """Return a text, `models.text.characters.cleaned`, as words and punctuation without digits."""
     for rule in symbols.LAYOUT:
-        text = rule.apply(text)
+        text = text.sub(*rule)
     text = text.without_layout()
     for rule in _RULES:
-        text = rule.apply(text)
+        text = text.sub(*rule)
     return text.strip()

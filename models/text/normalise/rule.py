@@ -2,10 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import Final
-
-from models.text.source import Rewritten
+from typing import Final, NamedTuple
 
 Match = re.Match[str]
 
@@ -17,16 +14,11 @@ BLANKS: Final = (
 ALONE: Final = r"(?<![\w.,:/-])"  # the beginning of a number that is not part of a longer one
 
 
-@dataclass(frozen=True)
-class Rule:
+class Rule(NamedTuple):
     """A pattern and its replacement: a template of `re.sub`, or a function of the match."""
 
     pattern: re.Pattern[str]
     spoken: str | Callable[[Match], str]
-
-    def apply(self, text: Rewritten) -> Rewritten:
-        """Return the text with every match replaced."""
-        return text.sub(self.pattern, self.spoken)
 
 
 def rule(pattern: str, spoken: str | Callable[[Match], str], flags: int = 0) -> Rule:
