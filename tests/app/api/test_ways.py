@@ -44,7 +44,6 @@ OF_TOYS: list[tuple[str, dict[str, Any], int]] = [
 OF_THE_BUILT_IN: list[tuple[str, dict[str, Any], int]] = [
     (WORDS, TIMED, 12),
     (WORDS, TIMED | {"speed": 0.5}, 12),
-    (WORDS, TIMED | {"speed": 2.0}, 12),
     (RATES, TIMED, 25),
     (SPEAKERS, HEART, 30),
 ]

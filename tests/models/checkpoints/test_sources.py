@@ -92,22 +92,13 @@ def sound(chunks: Iterable[AudioChunk]) -> Samples:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("form", ["ar+nar", "ar+nar-len", "hf"])
-def test_a_published_file_speaks_with_a_built_in_voice(
+def test_a_published_folder_and_what_it_is_converted_to_speak_alike_with_a_built_in_voice(
     form: Form, tmp_path: Path, cache: Path
 ) -> None:
-    file = make_public(tmp_path, form)
-    assert speech(load(file, cache)) == speech(load(tmp_path, cache))
-
-
-def test_a_model_without_voices_has_those_of_the_built_in_one() -> None:
-    assert VOICES == BUILTIN_MODEL
-
-
-@pytest.mark.slow
-def test_a_converted_folder_speaks_as_the_file_does(tmp_path: Path, cache: Path) -> None:
-    file = make_public(tmp_path / "published", "ar+nar")
+    file = make_public(tmp_path / "published", form)
     convert(file, tmp_path / "ours")
-    assert speech(load(tmp_path / "ours", cache)) == speech(load(file, cache))
+    assert speech(load(file.parent, cache)) == speech(load(tmp_path / "ours", cache))
+    assert VOICES == BUILTIN_MODEL
 
 
 def test_a_name_of_the_hub_is_read_from_the_cache(
@@ -116,8 +107,8 @@ def test_a_name_of_the_hub_is_read_from_the_cache(
     pinned = HubFile("some/model", COMMIT, "ckpt/fp32.sft")
     monkeypatch.setitem(PINNED, "some/model", pinned)
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
-    make_public(pinned.local().parent, "ar+nar-len")
-    assert speech(load("some/model", cache))
+    file = make_public(pinned.local().parent, "ar+nar-len")
+    assert speech(load("some/model", cache)) == speech(load(file, cache))
 
 
 def test_the_checkpoints_own_tokenizer_and_languages_are_used(tmp_path: Path, cache: Path) -> None:

@@ -197,7 +197,7 @@ def test_a_knob_that_lacks_another_is_named_in_its_row(tmp_path: Path) -> None:
         (["top_p=0.5", "--sentences", "/no/such/file"], "sentences"),
         (["top_p=0.5", "--find", "wer", "--count", "40"], "unseen"),
         (["top_p=0.5", "--find", "wer", "--limit", "faults"], "limit"),
-        (["top_p=0.5", "--find", "wer", "--fixed", "nar_levels=0"], "no take has a measure 'wer'"),
+        (["top_p=0.5", "--find", "wer", *SHORT], "no take has a measure 'wer'"),
     ],
 )
 def test_what_is_no_study_is_refused(
