@@ -4,6 +4,7 @@ import asyncio
 import threading
 from collections.abc import Callable
 from contextlib import aclosing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from app.engine.level_0.runner import JobBatch
 from app.engine.memory import Memory
 from app.engine.sound import decoder
 from app.engine.sound.job import SoundJob
+from app.engine.sound.recording import ChunkSizes, RecordedChunks
 from app.settings import Settings
 from models.cuda.graphs import Recorder
 from models.stack.paged_passes import PagedPasses
@@ -66,7 +68,7 @@ class Device:
 
 
 async def spoken(engine: SpeechEngine, name: str) -> SpeechResult:
-    job = SpeechJob(name, "Hi.", SamplingParams(seed=1))
+    job = SpeechJob(name, "Hi.", SamplingParams(seed=1), max_duration_s=0.4)
     async with aclosing(engine.submit(job)) as chunks:
         result = [chunk async for chunk in chunks][-1].result
     assert result is not None
@@ -96,6 +98,8 @@ async def test_no_thread_computes_while_another_records_at_the_start_after_crash
     for module in (planner, synthesizer, decoder):
         monkeypatch.setattr(module, "alone", lambda _: device.lock)
     monkeypatch.setattr(Recorder, "record", lambda _, function: device.record(function))
+    few = partial(RecordedChunks, sizes=ChunkSizes(rows=(2,), columns=512, streams=9))
+    monkeypatch.setattr(synthesizer, "RecordedChunks", few)
     monkeypatch.setattr(synthesizer, "memory_of", lambda model, *_: Memory(model, 16 << 20))
     monkeypatch.setattr(decoder.SoundDecoder, "ready", decoder.SoundDecoder.warm_up)
     monkeypatch.setattr(PagedPasses, "run", device.watch(PagedPasses.run))

@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import pytest
-import torch
 
 from app.engine.errors import (
     Unavailable,
@@ -12,8 +11,7 @@ from app.engine.errors import (
 )
 from app.engine.voices import OPENAI_VOICES, Voices
 from app.storage.voice_store import EVERYBODY, VoiceStore, open_voice_store
-from models.voices.voice import BuiltinVoices, PromptCodes, VoiceCard
-from tests.models.voices.test_voice import CountingCodec
+from models.voices.voice import BuiltinVoices, VoiceCard
 from tests.speech_like import packed, speech_like
 
 CARD = VoiceCard()
@@ -45,15 +43,6 @@ def voices(builtin: BuiltinVoices, store: VoiceStore) -> Voices:
 
 def names(voices: Voices, owner: str) -> list[str]:
     return [voice.name for voice in voices.of(owner)]
-
-
-def test_who_speaks_a_job_can_be_deleted_before_its_first_frame(voices) -> None:
-    voices.add("anna", CARD, WAV, "me")
-    speaker = voices.speaker("anna", "me")
-    voices.remove("anna", "me")
-    codes = PromptCodes(CountingCodec(), torch.device("cpu"), max_frames=225).of(speaker)
-    assert codes is not None
-    assert len(codes) == pytest.approx(1.2 * 75, abs=2)
 
 
 def test_a_model_that_comes_with_the_same_name_does_not_change_who_speaks(voices, tmp_path) -> None:

@@ -17,7 +17,7 @@ from app.storage.voice_store import NameTaken, VoiceStore, open_voice_store
 from models.voices.voice import BuiltinVoices, Voice
 from tests.app.storage.test_voice_store import CARD, recording, sound_of
 from tests.app.tools.s3_server import S3Server, client, s3_running
-from tests.app.tools.serving import served, until
+from tests.app.tools.serving import served
 
 pytestmark = pytest.mark.slow
 
@@ -145,30 +145,6 @@ def test_a_server_that_never_answers_keeps_nobody_waiting(silent) -> None:
     raises_unavailable(lambda: found.check_new("anna", "en", "me"))
     # Those asked whether it answers; no look-up above did.
     assert 1 <= connections(silent) < 20
-
-
-def test_a_server_that_hangs_while_others_speak_is_found_out_once(server, caplog) -> None:
-    """As it does to a service: kept connections that break off, new ones that hang."""
-    opened().add("anna", "me", CARD, recording())
-    store = open_voice_store("s3://bucket/voices", 9)
-    until(lambda: speaks(store, "anna"))
-    server.kill()
-    hung = socket.create_server(("127.0.0.1", server.port))
-    found = voices(store)
-    for _ in range(100):
-        assert found.speaker(found.default.name, "me").owner is None
-    raises_unavailable(lambda: found.speaker("anna", "me"))
-    assert caplog.text.count("does not answer (") == 1
-    hung.close()
-    server.start()
-    until(lambda: "answers again" in caplog.text)
-
-
-def speaks(store: VoiceStore, name: str) -> bool:
-    try:
-        return voices(store).speaker(name, "me").owner == "me"
-    except Unavailable:
-        return False
 
 
 def test_a_service_speaks_beside_a_store_that_never_answers(silent, toy) -> None:

@@ -13,7 +13,7 @@ from app.api.requests import MAX_VALUES, check_json_size
 from app.engine.errors import InvalidRequest
 from app.main import create_app
 from app.settings import Settings
-from tests.app.tools.answers import raw, shape
+from tests.app.tools.answers import raw
 from tests.app.tools.serving import connected, served
 from tests.fakes import FakeBackend, fake_engine
 
@@ -62,16 +62,6 @@ def test_the_largest_body_is_taken(client) -> None:
     headers = {"content-type": "application/json"}
     assert client.post("/tts", content=body, headers=headers).status_code == 200
     assert client.post("/tts", content=body + b" ", headers=headers).status_code == 413
-
-
-def test_a_form_with_a_file_has_a_limit_of_its_own(client) -> None:
-    small, large = (
-        client.post("/v1/audio/voices", files={"file": ("a.wav", b"0" * size_bytes)})
-        for size_bytes in (4096, 9000)
-    )
-    assert small.status_code not in {408, 413}
-    assert large.status_code == 413
-    assert shape(large)["code"] == "body_too_large"
 
 
 def test_the_time_for_a_body_is_none_for_its_speech() -> None:

@@ -60,11 +60,6 @@ def test_its_codes_have_the_hash_of_the_response_and_nothing_is_taken_back(toy_s
     assert str(frames) == headers["x-frames"]
 
 
-def test_what_was_not_traced_has_no_trace(toy_server) -> None:
-    for utterance in ask(toy_server)[1]["utterances"]:
-        assert [utterance[name] for name in ("tokens", "scores", "logprobs")] == [None] * 3
-
-
 @pytest.mark.parametrize("knobs", [{}, CFG, {"mirostat_mode": 2}, {"temperature": 0}])
 def test_a_trace_has_a_record_a_token_and_changes_no_code(toy_server, knobs) -> None:
     headers, report = ask(toy_server, trace=True, seed=3, **knobs)
