@@ -109,7 +109,7 @@ class Scheduler:
             self._remove_abandoned(batch)
             if not jobs or self.beat_s >= look_s:
                 self._admit(batch)
-                look_s = self.beat_s + _REFUSED_S * bool(self.queue.waiting)
+                look_s = self.beat_s + (_REFUSED_S if self.queue.waiting else 0.0)
             jobs = self._choose()
             if jobs:
                 self._step(batch, jobs)
