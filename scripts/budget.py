@@ -18,8 +18,8 @@ PRODUCT = ("app", "models", "samplers", "valle_serve")
 DOCUMENTED = (*PRODUCT, "cluster", "tools", "training", "benchmarks", "scripts", "examples")
 MOST_PARAMETERS = 6
 LIMITS = {
-    "lines": 36_432,
-    "code": 25_229,
+    "lines": 36_425,
+    "code": 25_227,
     "docstrings": 14.2,  # percent of the lines
     "tests": 40_114,
     "names": 0,  # class names that are there twice

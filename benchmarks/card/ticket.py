@@ -32,7 +32,7 @@ from benchmarks.harness.report import TableRow, Target, machine, print_table
 ROOT = Path(__file__).resolve().parents[2]
 WHEELS = ROOT / ".whl"
 MINUTES = 8.8
-FEW_THREADS = {"OMP_NUM_THREADS": "1"}
+ONE_THREAD = {"OMP_NUM_THREADS": "1"}
 """Of parts on a CPU or side by side: threads that share a core with other programs wait for each
 other in loops, and a part that takes seconds takes minutes."""
 
@@ -152,7 +152,7 @@ def run(part: TicketPart, device: str, *, tiny: bool, left_s: float) -> dict[str
                 stderr=subprocess.STDOUT,
                 env=os.environ
                 | {"PYTHONUNBUFFERED": "1"}
-                | (FEW_THREADS if device == "cpu" or not part.alone else {}),
+                | (ONE_THREAD if device == "cpu" or not part.alone else {}),
                 start_new_session=True,
             )
             try:

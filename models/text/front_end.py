@@ -72,7 +72,7 @@ class FrontEnd:
                         joint="," if reader.closes and "," in symbols else "",
                     )
                 ]
-                if spoken and stretch.goes_on and words.text.rstrip()[-1:] not in {*_ENDS, ")"}:
+                if spoken and stretch.goes_on and words.text.rstrip()[-1:] not in {*_ENDS}:
                     spoken[-1] = replace(spoken[-1], pause_after_s=0.0)  # in mid-sentence
                 utterances += spoken
                 if stretch.pause_after_s is not None:

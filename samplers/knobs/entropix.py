@@ -10,7 +10,7 @@ interaction strength.
 """
 
 from functools import partial
-from typing import Any, Literal
+from typing import Literal
 
 from samplers.knobs.knob import KnobSet, Needs, knob
 
@@ -23,16 +23,11 @@ _BRANCHES: Needs = ({"entropix_action": ("branch",)},)
 
 
 _entropix = partial(knob, group="entropix")
+_threshold = partial(_entropix, step=0.1, top=10.0, slider=False, ge=0.0, needs=_ON)
 _weight = partial(_entropix, off=0.0, step=0.05, slider=False, ge=-10.0, le=10.0, needs=_ON)
 _factor = partial(_entropix, step=0.05, slider=False, ge=0.0, le=10.0, needs=_ON)
 _share = partial(_entropix, step=0.01, slider=False, ge=0.0, le=1.0, needs=_ON)
 _count = partial(_entropix, step=1, slider=False, ge=1, needs=_ON)
-
-
-def _threshold(default: float, description: str, unit: str) -> Any:
-    return _entropix(
-        default, description, unit=unit, step=0.1, top=10.0, slider=False, ge=0.0, needs=_ON
-    )
 
 
 class EntropixKnobs(KnobSet):
@@ -56,23 +51,23 @@ class EntropixKnobs(KnobSet):
     )
 
     entropix_low_entropy: float = _threshold(
-        0.1, "H below this, V below entropix_low_varentropy: LELV, the likeliest code.", "bits"
+        0.1, "H below this, V below entropix_low_varentropy: LELV, the likeliest code.", unit="bits"
     )
     entropix_low_varentropy: float = _threshold(
-        0.1, "V below this is low, for LELV and HELV.", "bits²"
+        0.1, "V below this is low, for LELV and HELV.", unit="bits²"
     )
     entropix_helv_entropy: float = _threshold(
-        3.0, "H above this, V below entropix_low_varentropy: HELV, entropix_action.", "bits"
+        3.0, "H above this, V below entropix_low_varentropy: HELV, entropix_action.", unit="bits"
     )
     entropix_lehv_entropy: float = _threshold(
-        5.0, "H below this, V above entropix_high_varentropy: LEHV, warmer and wider.", "bits"
+        5.0, "H below this, V above entropix_high_varentropy: LEHV, warmer and wider.", unit="bits"
     )
     entropix_hehv_entropy: float = _threshold(
         5.0, "H above this, V above entropix_high_varentropy: HEHV, hot and narrow. All else is "
-        "the adaptive state.", "bits",
+        "the adaptive state.", unit="bits",
     )
     entropix_high_varentropy: float = _threshold(
-        5.0, "V above this is high, for LEHV and HEHV.", "bits²"
+        5.0, "V above this is high, for LEHV and HEHV.", unit="bits²"
     )
 
     entropix_helv_temperature: float = _factor(

@@ -1,6 +1,6 @@
 """How a knob is declared: default, one sentence, bounds, display hints, the step it switches."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
@@ -73,13 +73,6 @@ def knob(default: Any, description: str, *, group: str, **options: Any) -> Any:
     hints = {name: value for name, value in options.items() if name in _HINTS}
     bounds = {name: value for name, value in options.items() if name not in _HINTS}
     return Field(default, description=description, json_schema_extra=ui(group, **hints), **bounds)
-
-
-def of_group(group: str, *needs: Mapping[str, Sequence[Any]]) -> Callable[..., Any]:
-    """Return `knob` for knobs of a group that all need the same; see `Needs`."""
-    return lambda default, description, **options: knob(
-        default, description, group=group, **options, needs=needs
-    )
 
 
 def ui(group: str, **hints: Any) -> dict[str, Any]:

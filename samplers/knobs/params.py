@@ -8,12 +8,13 @@ walks the source). Loads without torch.
 Each knob's JSON schema has `x-ui`, the hints of `samplers.knobs.knob.ui`.
 """
 
+from functools import partial
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator
 
 from samplers.knobs.entropix import EntropixKnobs
-from samplers.knobs.knob import KnobSet, Needs, knob, of_group
+from samplers.knobs.knob import KnobSet, Needs, knob
 from samplers.knobs.presets import AUTO
 from samplers.knobs.steps import MOST_CODES, STEPS, OrderName, StepKnobs, StepName
 
@@ -85,10 +86,12 @@ class RequestKnobs(KnobSet):
     # fmt: on
 
 
-_mirostat = of_group("mirostat", {"mirostat_mode": ()})
-_ras = of_group("ras", {"ras": ()})
-_backtrack = of_group("backtrack", {"backtrack": ()})
-_stuck = of_group("backtrack", {"backtrack": (), "best_of": (), "entropix_action": ("branch",)})
+_mirostat = partial(knob, group="mirostat", needs=({"mirostat_mode": ()},))
+_ras = partial(knob, group="ras", needs=({"ras": ()},))
+_backtrack = partial(knob, group="backtrack", needs=({"backtrack": ()},))
+_stuck = partial(
+    _backtrack, needs=({"backtrack": (), "best_of": (), "entropix_action": ("branch",)},)
+)
 
 
 class DrawKnobs(KnobSet):
@@ -202,8 +205,10 @@ class DrawKnobs(KnobSet):
         return order
 
 
-_drawn_nar = of_group("nar", {"nar_temperature": (), "nar_level_temperatures": ()})
-_window = of_group("nar", {"nar_window_frames": ()})
+_drawn_nar = partial(
+    knob, group="nar", needs=({"nar_temperature": (), "nar_level_temperatures": ()},)
+)
+_window = partial(knob, group="nar", needs=({"nar_window_frames": ()},))
 
 
 class NarKnobs(KnobSet):
@@ -364,7 +369,7 @@ class CandidateKnobs(KnobSet):
     # fmt: on
 
 
-_masked = of_group("masked", {"level_0": ()})
+_masked = partial(knob, group="masked", needs=({"level_0": ()},))
 
 
 class MaskedKnobs(KnobSet):

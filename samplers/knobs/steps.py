@@ -5,11 +5,12 @@ minimum length always come first, the draw last.
 """
 
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 from pydantic import field_validator
 
-from samplers.knobs.knob import KnobSet, SwitchesStep, knob, of_group
+from samplers.knobs.knob import KnobSet, SwitchesStep, knob
 
 PenaltyMode = Literal["signed", "additive", "raw"]
 
@@ -17,8 +18,8 @@ MOST_CODES = 4096
 """How many codes a knob may name: more than any codebook has."""
 
 
-_penalty = of_group("repetition", {"repetition_penalty": ()})
-_dry = of_group("dry", {"dry_multiplier": ()})
+_penalty = partial(knob, group="repetition", needs=({"repetition_penalty": ()},))
+_dry = partial(knob, group="dry", needs=({"dry_multiplier": ()},))
 
 
 class StepKnobs(KnobSet):

@@ -135,5 +135,4 @@ def roman(numeral: str) -> int:
 def _spelled(number: int, to: str = "cardinal") -> str:
     from num2words import num2words  # type: ignore[import-untyped]
 
-    spelled: str = num2words(number, to=to)
-    return spelled.replace(",", "")  # a comma within a number is a pause when spoken
+    return str(num2words(number, to=to)).replace(",", "")  # a comma is a pause when spoken
