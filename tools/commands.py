@@ -164,14 +164,14 @@ class Eras(BaseModel):
     def cli_cmd(self) -> None:
         """Print the loss of every combination."""
         from models.checkpoints.files import CheckpointError
-        from models.checkpoints.published.load import inspect_public
+        from models.checkpoints.published.load import read_public
         from models.text import FrontEnd
         from tools.eras import eras
         from tools.pairs import read_pair
 
         try:
             path = _local_path(self.model)
-            config = inspect_public(path).config
+            config = read_public(path).config
             encode = FrontEnd(config).encode
             losses = eras(path, [read_pair(file, config, encode) for file in self.codes])
         except ValueError as error:  # CheckpointError, or an invalid vocabulary

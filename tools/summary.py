@@ -5,7 +5,7 @@ from pathlib import Path
 
 from models.checkpoints.builtin import read_config
 from models.checkpoints.files import CheckpointError, read_tensors
-from models.checkpoints.published.load import find_file, inspect_public
+from models.checkpoints.published.load import find_file, read_public
 from models.checkpoints.sources import VOICES
 from models.config import ModelConfig
 
@@ -82,7 +82,7 @@ def summarise(path: Path, licence: str = "") -> Summary:
         if path.resolve() == VOICES:
             licence = "Apache-2.0"
     else:
-        published = inspect_public(path)
+        published = read_public(path)
         config, form, files = published.config, published.form, [find_file(path)]
         tensors = dict(published.tensors)
     return Summary(

@@ -76,7 +76,7 @@ def check_tensors(
     optional: Mapping[str, Sequence[int]] = MappingProxyType({}),
     ignored: Collection[str] = (),
 ) -> None:
-    """Raise CheckpointError if a tensor is missing, unknown or of another shape, even on "meta"."""
+    """Raise CheckpointError if a tensor is missing, unknown or of another shape."""
     known = {**wanted, **optional}
     missing = sorted(wanted.keys() - tensors.keys())
     unknown = sorted(tensors.keys() - known.keys() - {*ignored})

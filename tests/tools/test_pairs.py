@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from models.checkpoints import CheckpointError
-from models.checkpoints.published.load import inspect_public
+from models.checkpoints.published.load import read_public
 from models.config import ModelConfig
 from tests.toy import make_public as toy
 from tools.eras import Pair
@@ -20,7 +20,7 @@ CODES = np.random.default_rng(0).integers(0, 1024, (9, 8))
 
 @pytest.fixture
 def config(tmp_path: Path) -> ModelConfig:
-    return inspect_public(toy.make_public(tmp_path / "toy", "ar+nar")).config
+    return read_public(toy.make_public(tmp_path / "toy", "ar+nar")).config
 
 
 def encode(phonemes: str) -> list[int]:

@@ -101,7 +101,7 @@ class FileLayout:
 
 
 def find_layout(tensors: Mapping[str, Tensor], source: str) -> FileLayout:
-    """Detect the layout of published tensors, even on the device "meta", and check them all.
+    """Detect the layout of published tensors, and check them all.
 
     Raises CheckpointError if it is neither layout, or a tensor does not belong to it.
     """

@@ -70,13 +70,6 @@ def read_public(
     return _parsed(path, *read_file(path), change)
 
 
-def inspect_public(source: Path) -> Published:
-    """Read a published file without its tensors' contents: they are on the device "meta"."""
-    path = find_file(source)
-    tensors, metadata = read_file(path)
-    return _parsed(path, {name: tensor.to("meta") for name, tensor in tensors.items()}, metadata)
-
-
 def find_file(source: Path) -> Path:
     """Return the checkpoint file, given itself or its folder.
 
@@ -99,7 +92,7 @@ def _parsed(
     metadata: Mapping[str, str],
     change: Callable[[dict[str, Tensor]], dict[str, Tensor]] | None = None,
 ) -> Published:
-    """Detect layout and configuration of a file's contents, before any of its tensors is read."""
+    """Detect layout and configuration of a file's contents."""
     is_hf = one_vocabulary.is_one_vocabulary(tensors)
     if is_hf:
         tensors = one_vocabulary.split(tensors, str(path))

@@ -75,7 +75,7 @@ def check_description(path: Path) -> int | None:
 
 
 def split(tensors: Mapping[str, Tensor], source: str) -> dict[str, Tensor]:
-    """Split the tensors, which may be on the device "meta", into those of the layout `ar+nar-len`.
+    """Split the tensors into those of the layout `ar+nar-len`.
 
     A vocabulary of another size is refused: its rows cannot be assigned.
     """

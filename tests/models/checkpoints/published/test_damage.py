@@ -11,7 +11,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from models.checkpoints import CheckpointError
-from models.checkpoints.published.load import inspect_public, load_public
+from models.checkpoints.published.load import load_public, read_public
 from tests.toy import make_public as toy
 from tools.convert import convert
 
@@ -125,9 +125,8 @@ def test_damage_is_named_and_nothing_is_touched(tmp_path: Path, name: str) -> No
     damage, message = DAMAGE[name]
     path = toy.make_public(tmp_path / "public", "ar+nar-len")
     damage(path)
-    for read in (load_public, inspect_public):
-        with pytest.raises(CheckpointError, match=message):
-            read(path)
+    with pytest.raises(CheckpointError, match=message):
+        load_public(path)
     with pytest.raises(CheckpointError, match=message):
         convert(path, tmp_path / "ours")
     assert not (tmp_path / "ours").exists()
@@ -147,7 +146,7 @@ def test_numbers_that_are_none_are_named(tmp_path: Path) -> None:
 def test_a_table_that_layout_a_lacks_cannot_be_claimed(tmp_path: Path) -> None:
     path = toy.make_public(tmp_path, "ar+nar", capabilities=["ar", "nar", "len"])
     with pytest.raises(CheckpointError, match="claim the capability 'len'"):
-        inspect_public(path)
+        read_public(path)
 
 
 @pytest.mark.parametrize(
@@ -158,7 +157,7 @@ def test_a_llama_of_another_kind_is_refused(tmp_path: Path, field: str, value: o
     path = toy.make_public(tmp_path, "hf")
     toy.describe_hf(tmp_path, **{field: value})
     with pytest.raises(CheckpointError, match=f"{field} is {value!r}"):
-        inspect_public(path)
+        read_public(path)
 
 
 def test_files_of_other_kinds_are_not_opened(tmp_path: Path) -> None:
