@@ -1,12 +1,15 @@
 """What every test starts from: no setting of the developer's shell, one thread, golden data."""
 
+import asyncio
 import os
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import pytest
 import torch
+import uvicorn.server
 from hypothesis import settings
 
 from app.engine.backend import self_check
@@ -57,6 +60,11 @@ def _one_process() -> None:
     torch.set_num_threads(1)
     os.environ["TTS_TEXT_PROCESS"] = os.environ["TTS_VOICE_PROCESS"] = "0"
     self_check.MEASURED_S = 0.01  # one take: the suite starts the service more than a hundred times
+    # uvicorn looks every tenth of a second whether to end, and then waits as long once more.
+    hasty = {"sleep": lambda delay_s: asyncio.sleep(delay_s / 10)}
+    pytest.MonkeyPatch().setattr(
+        uvicorn.server, "asyncio", SimpleNamespace(**vars(asyncio) | hasty)
+    )
 
 
 @pytest.fixture(autouse=True)

@@ -43,7 +43,7 @@ def test_a_signal_lets_running_responses_end_and_nothing_begin(tmp_path: Path) -
             waiting.text(TEXT)
             waiting.end()
             until(lambda: client.get("/health").json()["queued"] == 1)
-            served.process.send_signal(signal.SIGTERM)
+            served.process.terminate()
             until(lambda: client.get("/ready").status_code == 503)
             ready, refused = client.get("/ready"), client.post("/tts", json={"input": "New."})
             assert "shutting down" in ready.json()["error"]["message"]

@@ -8,9 +8,9 @@ import signal
 import socket
 import subprocess
 import sys
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
+from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
 import httpx
@@ -18,62 +18,45 @@ import psutil
 import pytest
 import torch
 
+from app.cli import main
 from app.settings import BUILTIN_MODEL
-from tests.app.tools.process import process
+from tests.app.tools.process import forked, process
 from tests.app.tools.redis_server import redis_running
 from tests.app.tools.serving import free_port, until
 
 pytestmark = pytest.mark.slow
 
 COMMAND = [sys.executable, "-m", "app", "serve"]
+Ended = Callable[..., tuple[int | None, list[str]]]
 
 
-@contextmanager
-def serving(toy: Path, **variables: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """Serve until it is ready, or has ended."""
-    port = free_port()
-    environment = {**os.environ, "TTS_MODEL": str(toy), **variables}
-    with subprocess.Popen(
-        [*COMMAND, "--port", str(port)],
-        env=environment,
-        stderr=subprocess.PIPE,
-        text=True,
-        preexec_fn=_in_the_foreground,
-    ) as running:
-        try:
-            yield running, f"http://127.0.0.1:{port}"
-        finally:
-            running.kill()
+def started(log: Path, **variables: str) -> ForkServerProcess:
+    return forked(log, {"TTS_PORT": str(free_port()), **variables}, main, ["serve"])
 
 
-def _in_the_foreground() -> None:
-    """Undo what a shell does to commands that it starts in the background."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+@pytest.fixture
+def ended(tmp_path: Path) -> Ended:
+    """Return the status and the log of a service that cannot begin."""
 
+    def end(**variables: str) -> tuple[int | None, list[str]]:
+        running = started(tmp_path / "log", **variables)
+        running.join(120)
+        return running.exitcode, (tmp_path / "log").read_text().splitlines()
 
-def ready(running: subprocess.Popen[str], url: str) -> bool:
-    assert running.poll() is None
-    try:
-        return httpx.get(f"{url}/ready").status_code == 200
-    except httpx.ConnectError:
-        return False
-
-
-def until_ready(running: subprocess.Popen[str], url: str) -> None:
-    """Wait as long as it takes, on a busy machine too; pytest ends what hangs."""
-    while not ready(running, url):
-        time.sleep(0.05)
+    return end
 
 
 def test_ctrl_c_ends_it_with_130_and_voices_that_cannot_be_written_are_told_at_the_start(
     toy: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "in the way").write_text("a file")
-    with serving(toy, TTS_VOICES=str(tmp_path / "in the way" / "voices")) as (running, url):
-        until_ready(running, url)
-        running.send_signal(signal.SIGINT)
-        _, log = running.communicate(timeout=60)
-    assert running.returncode == 130, log
+    voices, file = str(tmp_path / "in the way" / "voices"), tmp_path / "log"
+    running = started(file, TTS_MODEL=str(toy), TTS_VOICES=voices)
+    until(lambda: "ready in " in file.read_text() or running.exitcode)
+    os.kill(running.pid or 0, signal.SIGINT)
+    running.join(60)
+    log = file.read_text()
+    assert running.exitcode == 130, log
     assert "Traceback" not in log
     assert "loading the model" in log
     assert "ready: " in log
@@ -81,17 +64,27 @@ def test_ctrl_c_ends_it_with_130_and_voices_that_cannot_be_written_are_told_at_t
 
 
 def test_the_process_that_makes_the_sound_starts_first_and_ends_with_the_service(
-    toy: Path,
+    toy: Path, tmp_path: Path
 ) -> None:
-    processes = {"TTS_TEXT_PROCESS": "1", "TTS_VOICE_PROCESS": "1"}
-    with serving(toy, TTS_DEVICE="cpu", **processes) as (running, url):
-        until_ready(running, url)
-        body = {"input": "Hello.", "max_duration_s": 0.4}
-        assert httpx.post(f"{url}/tts", json=body, timeout=60).content[:4] == b"RIFF"
-        children = {child.pid for child in psutil.Process(running.pid).children(recursive=True)}
-        assert children
-        running.send_signal(signal.SIGTERM)
-        _, log = running.communicate(timeout=60)
+    url, file = f"http://127.0.0.1:{free_port()}", tmp_path / "log"
+    chosen = {"MODEL": str(toy), "DEVICE": "cpu", "TEXT_PROCESS": "1", "VOICE_PROCESS": "1"}
+    environment = os.environ | {f"TTS_{name}": value for name, value in chosen.items()}
+    command = [*COMMAND, "--port", url.rpartition(":")[2]]
+    with (
+        file.open("w") as lines,
+        subprocess.Popen(command, env=environment, stderr=lines) as running,
+    ):
+        try:
+            until(lambda: "ready in " in file.read_text() or running.poll())
+            body = {"input": "Hello.", "max_duration_s": 0.4}
+            assert httpx.post(f"{url}/tts", json=body, timeout=60).content[:4] == b"RIFF"
+            children = {child.pid for child in psutil.Process(running.pid).children(recursive=True)}
+            assert children
+            running.terminate()
+            running.wait(60)
+        finally:
+            running.kill()
+    log = file.read_text()
     assert running.returncode == 0, log
     assert "Traceback" not in log
     assert re.search(rf"ready in [\d.]+ s: open {url} \(studio\), /docs ", log)
@@ -100,14 +93,7 @@ def test_the_process_that_makes_the_sound_starts_first_and_ends_with_the_service
     until(lambda: not any(map(psutil.pid_exists, children)))
 
 
-def ended(**variables: str) -> tuple[int, list[str]]:
-    """Return the status and the log of a service that cannot begin."""
-    environment = {**os.environ, "TTS_PORT": str(free_port()), **variables}
-    done = subprocess.run(COMMAND, env=environment, capture_output=True, text=True, timeout=120)
-    return done.returncode, done.stderr.splitlines()
-
-
-def test_a_port_that_is_taken_is_a_sentence_before_anything_is_loaded() -> None:
+def test_a_port_that_is_taken_is_a_sentence_before_anything_is_loaded(ended: Ended) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         status, (said,) = ended(TTS_PORT=str(port))
@@ -115,7 +101,7 @@ def test_a_port_that_is_taken_is_a_sentence_before_anything_is_loaded() -> None:
     assert said.startswith(f"port: 127.0.0.1:{port}: Address already in use; free it, or set")
 
 
-def test_a_state_that_refuses_its_password_is_a_wrong_setting(toy: Path) -> None:
+def test_a_state_that_refuses_its_password_is_a_wrong_setting(toy: Path, ended: Ended) -> None:
     with redis_running() as server:
         server.client.config_set("requirepass", "right")
         wrong = server.url.replace("//", "//:wrong@")
@@ -130,9 +116,15 @@ def test_a_state_that_refuses_its_password_is_a_wrong_setting(toy: Path) -> None
     [
         ("TTS_MODEL", "/nope", "model: /nope does not exist; TTS_MODEL names"),
         ("TTS_VOICES", "nothing://there", "nothing://there: no kind of store that is known"),
+        pytest.param(
+            "TTS_DEVICE", "cuda", "there is no NVIDIA driver, so no GPU; set TTS_DEVICE=cpu",
+            marks=pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU"),
+        ),
     ],
-)
-def test_a_wrong_setting_is_a_sentence(toy: Path, name: str, value: str, message: str) -> None:
+)  # fmt: skip
+def test_a_wrong_setting_is_a_sentence(
+    toy: Path, ended: Ended, name: str, value: str, message: str
+) -> None:
     status, log = ended(**{"TTS_MODEL": str(toy), name: value})
     assert status == 2
     assert message in log[-1]
@@ -140,7 +132,7 @@ def test_a_wrong_setting_is_a_sentence(toy: Path, name: str, value: str, message
     assert not any("Traceback" in line for line in log)
 
 
-def test_a_model_that_cannot_be_loaded_ends_the_process(tmp_path: Path) -> None:
+def test_a_model_that_cannot_be_loaded_ends_the_process(tmp_path: Path, ended: Ended) -> None:
     """Docker starts anew what ended, and leaves alone what is merely unhealthy."""
     model = tmp_path / "model"
     shutil.copytree(BUILTIN_MODEL, model, ignore=shutil.ignore_patterns("plots"))
@@ -170,21 +162,13 @@ def test_a_drain_that_is_cut_is_told_without_a_traceback(tmp_path: Path) -> None
         with served.client.stream("POST", "/tts", json=body) as answer:
             pieces = answer.iter_bytes()
             next(pieces)
-            served.process.send_signal(signal.SIGTERM)
+            served.process.terminate()
             with pytest.raises(httpx.RemoteProtocolError):
                 list(pieces)
         served.let(1000)
         assert served.until_gone() == 0
         log = "\n".join(served.log)
     assert "Traceback" not in log, log
-
-
-@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
-def test_without_a_gpu_where_one_is_asked_for_it_does_not_start(toy: Path) -> None:
-    with serving(toy, TTS_DEVICE="cuda") as (running, _):
-        _, log = running.communicate(timeout=60)
-    assert running.returncode != 0
-    assert "there is no NVIDIA driver, so no GPU; set TTS_DEVICE=cpu" in log
 
 
 def test_too_few_open_files_are_refused_and_a_low_soft_limit_is_raised(toy: Path) -> None:

@@ -1,11 +1,13 @@
-"""A whole process that serves a fake, for what only a process shows: its signals and its log."""
+"""Whole processes, for what only a process shows: its signals, its log and its status."""
 
+import multiprocessing
 import os
-import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from multiprocessing.connection import Connection
+from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
 import httpx
@@ -17,15 +19,20 @@ from app.settings import Settings
 from tests.app.tools.serving import free_port, until
 from tests.fakes import FakeBackend, fake_engine
 
-ROOT = Path(__file__).resolve().parents[3]
 CHUNK_S = 0.1
+
+# To import what they need takes seconds: that is done once, and each is forked from there.
+_FORKS = multiprocessing.get_context("forkserver")
+_FORKS.set_forkserver_preload([__name__])
 
 
 class Served:
     """The process, a client of it, and its log so far."""
 
-    def __init__(self, process: subprocess.Popen[str], client: httpx.Client, log: Path) -> None:
-        self.process, self.client, self._log = process, client, log
+    def __init__(
+        self, process: ForkServerProcess, client: httpx.Client, log: Path, steps: Connection
+    ) -> None:
+        self.process, self.client, self._log, self._steps = process, client, log, steps
 
     @property
     def log(self) -> list[str]:
@@ -33,63 +40,64 @@ class Served:
 
     def let(self, frames: int) -> None:
         """Let a text with "wait" in it be spoken a little further."""
-        assert self.process.stdin is not None
-        self.process.stdin.write(f"{frames}\n")
-        self.process.stdin.flush()
+        self._steps.send(frames)
 
-    def until_gone(self) -> int:
-        return self.process.wait(timeout=60)
+    def until_gone(self) -> int | None:
+        self.process.join(60)
+        return self.process.exitcode
 
 
 @contextmanager
 def process(folder: Path, **settings: object) -> Iterator[Served]:
-    """Serve in a process of its own until the end of the block."""
+    """Serve a fake in a process of its own until the end of the block."""
     port = free_port()
-    settings = {"slots": 1} | settings
+    settings = {"slots": 1, "port": port} | settings
     chosen = {f"TTS_{name.upper()}": str(value) for name, value in settings.items()}
-    environment = os.environ | chosen | {"TTS_PORT": str(port)}
-    log = folder / "log"
-    with (
-        log.open("w") as lines,
-        subprocess.Popen(
-            [sys.executable, "-m", "tests.app.tools.process"],
-            cwd=ROOT,
-            env=environment,
-            stdin=subprocess.PIPE,
-            stderr=lines,
-            text=True,
-        ) as running,
-        httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60) as client,
-    ):
-        served = Served(running, client, log)
+    log, (told, steps) = folder / "log", multiprocessing.Pipe(duplex=False)
+    running = forked(log, chosen, _serve, told)
+    with steps, told, httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60) as client:
+        served = Served(running, client, log, steps)
         try:
             until(lambda: _answers(served))
             yield served
         finally:
             running.kill()
+            running.join()
 
 
 def _answers(served: Served) -> bool:
-    assert served.process.poll() is None, served.log
+    assert served.process.exitcode is None, served.log
     try:
         return served.client.get("/ready").status_code == 200
     except httpx.ConnectError:
         return False
 
 
-def main() -> None:
+def forked(
+    log: Path, variables: Mapping[str, str], run: Callable[..., int], *arguments: object
+) -> ForkServerProcess:
+    """Start a process that runs a function, its result the status, with its log in a file."""
+    log.touch()
+    told = (log, os.environ | variables, run, *arguments)
+    running = _FORKS.Process(target=_run, args=told, daemon=True)
+    running.start()
+    return running
+
+
+def _run(log: Path, environment: dict[str, str], run: Callable[..., int], *args: object) -> None:
+    os.environ.update(environment)
+    os.dup2(os.open(log, os.O_WRONLY), sys.stderr.fileno())
+    sys.exit(run(*args))
+
+
+def _serve(steps: Connection) -> int:
     settings = Settings()
     logs.configure(settings.log_level, settings.log_format)
     speaking = FakeBackend(CHUNK_S)
 
     def obey() -> None:
-        for line in sys.stdin:
-            speaking.let(int(line))
+        while True:
+            speaking.let(steps.recv())
 
     threading.Thread(target=obey, daemon=True).start()
-    if not serve(create_app(settings, fake_engine(speaking, slots=settings.slots)), settings):
-        sys.exit(1)
-
-
-if __name__ == "__main__":
-    main()
+    return not serve(create_app(settings, fake_engine(speaking, slots=settings.slots)), settings)

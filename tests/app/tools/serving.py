@@ -27,7 +27,7 @@ def served(app: FastAPI, *, until_ready: bool = True, port: int = 0) -> Iterator
             assert thread.is_alive(), "the server did not start"
             time.sleep(0.01)
         port = server.servers[0].sockets[0].getsockname()[1]
-        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60) as client:
+        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60, verify=False) as client:
             while until_ready and client.get("/ready").status_code != 200:
                 time.sleep(0.02)
             yield client

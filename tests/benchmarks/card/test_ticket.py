@@ -38,7 +38,7 @@ def test_a_part_leaves_no_process(ending: str, tmp_path: Path) -> None:
         "server = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])\n"
         f"pathlib.Path({str(told)!r}).write_text(str(server.pid)); {ending}"
     )
-    run(part(code, limit_s=5.0), "cpu", tiny=True, left_s=MINUTE_S)
+    run(part(code, limit_s=2.0), "cpu", tiny=True, left_s=MINUTE_S)
     status = Path(f"/proc/{told.read_text()}/status")
     assert not status.exists() or "zombie" in status.read_text()
 
