@@ -70,11 +70,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(arguments: list[str]) -> int:
-    from pydantic import BaseModel, Field, ValidationError, create_model
-    from pydantic_settings import CliApp, CliSubCommand, SettingsError
+    from pydantic import Field, ValidationError, create_model
+    from pydantic_settings import (
+        BaseSettings,
+        CliApp,
+        CliSettingsSource,
+        CliSubCommand,
+        SettingsConfigDict,
+        SettingsError,
+    )
 
     from app.commands.errors import MISUSED, TERMINATED, CommandError, Terminated
-    from app.commands.help import asked_help, did_you_mean
+    from app.commands.help import CommandFlags
     from app.storage.dictionary_files import DictionaryError
     from app.storage.preset_files import PresetError
 
@@ -85,9 +92,18 @@ def _run(arguments: list[str]) -> int:
         _print_errors(f"{problem}; choose one of {', '.join(COMMANDS)}")
         return MISUSED
 
-    class Program(BaseModel):
-        __doc__ = _ABOUT
-        model_config = {"cli_prog_name": "valle-serve"}  # type: ignore[typeddict-unknown-key]
+    class Program(BaseSettings):
+        model_config = SettingsConfigDict(
+            cli_prog_name="valle-serve",
+            cli_avoid_json=True,
+            cli_enforce_required=True,
+            cli_exit_on_error=False,
+            cli_hide_none_type=True,
+            cli_implicit_flags=True,
+            cli_kebab_case=True,
+            nested_model_default_partial_update=True,
+            case_sensitive=True,
+        )
 
         def cli_cmd(self) -> None:
             CliApp.run_subcommand(self, cli_exit_on_error=False)
@@ -99,10 +115,14 @@ def _run(arguments: list[str]) -> int:
     field = (subcommand[command], Field(description=description))
     program = create_model("ValleServe", __base__=Program, **{arguments[0]: field})  # type: ignore[call-overload]
     try:
-        if (text := asked_help(arguments[0], command, arguments[1:])) is not None:
-            print(text)
-            return 0
-        CliApp.run(program, cli_args=arguments, cli_exit_on_error=False)
+        flags = CommandFlags(command, arguments)
+        source = CliSettingsSource[Any](
+            program,
+            add_argument_method=flags.add_argument,
+            add_argument_group_method=lambda parser, **_: parser,
+            add_parser_method=flags.add_parser,
+        )
+        CliApp.run(program, cli_args=flags.arguments, cli_settings_source=source)
     except ValidationError as error:
         _print_errors(*_validation_messages(error))
     except CommandError as error:
@@ -111,7 +131,7 @@ def _run(arguments: list[str]) -> int:
         return error.status
     except (SettingsError, PresetError, DictionaryError) as error:
         message = str(error).removeprefix("error parsing CLI: ").strip()
-        _print_errors(did_you_mean(message, command))
+        _print_errors(flags.did_you_mean(message))
     except Terminated:
         return TERMINATED
     except KeyboardInterrupt:

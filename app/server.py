@@ -9,10 +9,11 @@ import asyncio
 import logging
 import os
 import signal
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext, suppress
 from pathlib import Path
 from socket import socket
+from tempfile import TemporaryDirectory
 from time import monotonic
 from types import FrameType
 
@@ -34,6 +35,7 @@ _MOST_HEAD_BYTES = 2 * MAX_HEAD_BYTES
 _CLOSE_TIMEOUT_S = 2  # for idle connections, after the drain
 _TICKS_PER_CHECK = 50
 _BACKLOG = 128
+_START_POLL_S = 0.01
 _EXIT_STUCK = 1
 
 
@@ -188,3 +190,34 @@ class DrainingServer(uvicorn.Server):
 
     def _stop(self) -> None:
         self.should_exit = True
+
+
+class _PrivateServer(uvicorn.Server):
+    """A uvicorn server that leaves signals to the command that runs it."""
+
+    def capture_signals(self) -> AbstractContextManager[None]:  # type: ignore[override]
+        """Capture none."""
+        return nullcontext()
+
+
+@asynccontextmanager
+async def serve_privately(app: FastAPI) -> AsyncIterator[Path]:
+    """Serve an application in this task's loop; yield the Unix socket, in a folder of this user."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder, "socket")
+        config = uvicorn.Config(
+            app,
+            uds=str(path),
+            log_config=None,
+            access_log=False,
+            timeout_graceful_shutdown=_CLOSE_TIMEOUT_S,
+        )
+        server = _PrivateServer(config)
+        serving = asyncio.create_task(server.serve())
+        try:
+            while not (server.started or serving.done()):
+                await asyncio.sleep(_START_POLL_S)
+            yield path
+        finally:
+            server.should_exit = True
+            await serving

@@ -18,10 +18,10 @@ PRODUCT = ("app", "models", "samplers", "valle_serve")
 DOCUMENTED = (*PRODUCT, "cluster", "tools", "training", "benchmarks", "scripts", "examples")
 MOST_PARAMETERS = 6
 LIMITS = {
-    "lines": 36_425,
-    "code": 25_227,
+    "lines": 36_347,
+    "code": 25_180,
     "docstrings": 14.2,  # percent of the lines
-    "tests": 40_114,
+    "tests": 40_106,
     "names": 0,  # class names that are there twice
     "wide": 15,  # functions of more than `MOST_PARAMETERS`
     "folder": 14,  # files of the largest folder

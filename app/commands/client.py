@@ -1,8 +1,8 @@
-"""A client of the service: of a running server, or of the application in this process over ASGI."""
+"""A client of the service: of a running server, or of one in this process."""
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final
 
@@ -91,9 +91,13 @@ async def open_service(
         show("loading")
         await asyncio.wait({loading}, timeout=_POLL_S)
     app = loading.result()
-    async with app.router.lifespan_context(app):
+    from app.server import serve_privately
+
+    async with serve_privately(app) as socket:
         await _until_ready(app, show)
-        transport = ApplicationTransport(app)
+        transport = httpx2.AsyncHTTPTransport(
+            uds=str(socket), limits=httpx2.Limits(max_connections=None)
+        )
         async with httpx2.AsyncClient(
             base_url="http://localhost", transport=transport, timeout=None
         ) as client:
@@ -141,77 +145,3 @@ async def check(answer: httpx2.Response) -> None:
     except (ValueError, KeyError, TypeError):
         message = f"url: {answer.request.url} answers {answer.status_code}"
     raise (CommandError if answer.status_code < 500 else CommandFailed)(message)
-
-
-class ApplicationTransport(httpx2.AsyncBaseTransport):
-    """Sends requests to an ASGI application; httpx2's own keeps a response until it is complete."""
-
-    def __init__(self, app: Callable[[Any, Any, Any], Awaitable[None]]) -> None:
-        self._app = app
-
-    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        """Return the response once its head is there; its body streams."""
-        body = await request.aread()
-        messages: asyncio.Queue[Any] = asyncio.Queue(1)
-        unread = [{"type": "http.request", "body": body, "more_body": False}]
-
-        async def receive() -> Any:
-            if unread:
-                return unread.pop()
-            return await asyncio.Future()  # closing the response cancels the application
-
-        scope = {
-            "type": "http",
-            "asgi": {"version": "3.0"},
-            "http_version": "1.1",
-            "method": request.method,
-            "headers": [(name.lower(), value) for name, value in request.headers.raw],
-            "scheme": "http",
-            "path": request.url.path,
-            "raw_path": request.url.raw_path.partition(b"?")[0],
-            "query_string": request.url.query,
-            "server": (request.url.host, request.url.port or 80),
-            "client": ("127.0.0.1", 0),
-            "root_path": "",
-        }
-        response = _ApplicationBody(self._app(scope, receive, messages.put), messages)
-        try:
-            head = await response.message()
-        except BaseException:
-            await response.aclose()
-            raise
-        return httpx2.Response(head["status"], headers=head["headers"], stream=response)
-
-
-class _ApplicationBody(httpx2.AsyncByteStream):
-    """The messages that an application sends, of which it waits for each to be taken."""
-
-    def __init__(self, running: Any, messages: "asyncio.Queue[Any]") -> None:
-        self._running = asyncio.ensure_future(running)
-        self._messages = messages
-
-    async def message(self) -> Any:
-        """Return the next message; raises RemoteProtocolError if the response broke off."""
-        taking = asyncio.ensure_future(self._messages.get())
-        try:
-            await asyncio.wait({taking, self._running}, return_when=asyncio.FIRST_COMPLETED)
-            if taking.done() or not self._messages.empty():
-                return await taking
-        finally:
-            taking.cancel()
-        self._running.result()
-        raise httpx2.RemoteProtocolError("the response broke off")
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        more = True
-        while more:
-            message = await self.message()
-            more = message.get("more_body", False)
-            if message.get("body"):
-                yield message["body"]
-
-    async def aclose(self) -> None:
-        """Cancel the application if it still sends."""
-        if not self._running.done():
-            self._running.cancel()
-            await asyncio.wait({self._running})

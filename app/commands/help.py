@@ -1,146 +1,103 @@
-"""The help of commands that have more fields than act, and what an unknown flag may mean."""
+"""The help of commands that have more flags than act, and what an unknown flag may mean.
+
+pydantic-settings makes the flags; here it is said which of them help shows.
+"""
 
 import re
-from argparse import ArgumentParser, BooleanOptionalAction
+from argparse import SUPPRESS, Action, ArgumentParser
 from collections.abc import Sequence
 from difflib import get_close_matches
-from typing import Any, Final, get_args
-
-from pydantic import AliasChoices, BaseModel
-from pydantic.fields import FieldInfo
+from inspect import cleandoc
+from textwrap import fill
+from typing import Any, Final
 
 from app.commands.errors import CommandError
 
 KNOBS: Final = "--help-knobs"
 
-_USAGES: Final = {
-    "speak": "valle-serve speak [TEXT] [-o FILE] [--play] [flags]",
-    "batch": "valle-serve batch FILE OUT [flags]",
-}
+_USAGE: Final = "valle-serve speak [TEXT] [-o FILE] [--play] [flags]"
+_WIDTH: Final = 95
+_OFF: Final = re.compile(r" \((?:default: (?:[Nn]one|False|\(\))|ifdef: required)\)$")
 _REQUEST_GROUP: Final = "request"  # seed and preset, which belong into the short help
 
 
-def asked_help(name: str, command: Any, arguments: Sequence[str]) -> str | None:
-    """Return the help text that the arguments of a command ask for, or None: argparse has it.
+class CommandFlags:
+    """Adds the flags of a command to its parser, of which help shows those that are asked for.
 
-    `shown` of its class names the fields to show, those of most use first. ``speak --help-knobs``
-    describes every sampling knob, or those of the groups named after it.
+    These are the fields that `shown` of its class names, or all without it. ``speak --help-knobs``
+    asks for every sampling knob, or for those of the groups named after it; raises CommandError if
+    there is no such group.
     """
-    if name == "speak" and KNOBS in arguments:
-        return _knobs_help(command, arguments[arguments.index(KNOBS) + 1 :])
-    if not {"-h", "--help"} & set(arguments) or not hasattr(command, "shown"):
-        return None
-    parser = _parser(name, command.__doc__ or "")
-    parser.add_argument("-h", "--help", action="store_true", help="Show this help.")
-    if name == "speak":
-        parser.epilog = _about_knobs(command)
-        parser.add_argument(KNOBS, metavar="GROUP", nargs="*", help="Show the sampling knobs.")
-    for field in command.shown:
-        _add_flag(parser, field, command.model_fields[field])
-    return parser.format_help().rstrip()
+
+    def __init__(self, command: Any, arguments: Sequence[str]) -> None:
+        self.arguments, self.flags = [*arguments], list[str]()
+        self._shown: Sequence[str] = getattr(command, "shown", ())
+        self._groups = _groups(command)
+        self._known = [*dict.fromkeys(self._groups.values())]
+        self._sections: dict[str, Any] = {}  # of help, by the groups that are asked for
+        if self._groups and KNOBS in arguments:
+            place, known = arguments.index(KNOBS), ", ".join(self._known)
+            for name in (wanted := arguments[place + 1 :]):
+                if name not in self._known:
+                    raise CommandError(
+                        f"help-knobs: there is no group {name!r}; choose from {known}"
+                    )
+            self._sections = dict.fromkeys(wanted or self._known)
+            self.arguments[place:] = ["--help"]
+
+    def add_parser(self, parsers: Any, name: str, **options: Any) -> ArgumentParser:
+        """Add the parser of the command, or of a part of it."""
+        options["description"] = cleandoc(options["description"] or "")
+        if self._groups:
+            options["usage"] = _USAGE
+            options["epilog"] = fill(
+                f"Each of the {len(self._groups)} sampling knobs is a flag: `{KNOBS}` lists all,"
+                f" `{KNOBS} GROUP` those of a group: {', '.join(self._known)}.",
+                _WIDTH,
+            )
+        parser: ArgumentParser = parsers.add_parser(name, **options)
+        self._sections = {group: parser.add_argument_group(group) for group in self._sections}
+        if self._groups:
+            more = "Show the sampling knobs; docs/parameters.md has their bounds."
+            parser.add_argument(KNOBS, metavar="GROUP", nargs="*", help=more)
+        return parser
+
+    def add_argument(self, parser: Any, *names: str, **options: Any) -> Action:
+        """Add a field's flags to a parser, and note them."""
+        self.flags += [name for name in names if name.startswith("--")]
+        fields = {_field(name) for name in names}
+        if self._sections:
+            groups = self._sections.keys() & {self._groups.get(field) for field in fields}
+            parser = self._sections[groups.pop()] if (shown := bool(groups)) else parser
+        else:
+            shown = not (self._shown and fields.isdisjoint(self._shown))
+        options["help"] = _OFF.sub("", options["help"]) if shown else SUPPRESS
+        action: Action = parser.add_argument(*names, **options)
+        return action
+
+    def did_you_mean(self, message: str) -> str:
+        """Return argparse's message of unknown flags with the flags that may be meant."""
+        near = [
+            match[0]
+            for flag in re.findall(r"(?<!\S)--[\w-]+", message.partition("unrecognized")[2])
+            if (match := get_close_matches(flag, self.flags, n=1))
+        ]
+        return f"{message}; did you mean {', '.join(near)}?" if near else message
 
 
-def did_you_mean(message: str, command: Any) -> str:
-    """Return argparse's message of unknown flags with the flags that may be meant."""
-    known = _flags(command)
-    near = [
-        match[0]
-        for flag in re.findall(r"(?<!\S)--[\w-]+", message.partition("unrecognized")[2])
-        if (match := get_close_matches(flag, known, n=1))
-    ]
-    return f"{message}; did you mean {', '.join(near)}?" if near else message
+def _field(name: str) -> str:
+    """Return the field of a flag, as `--continue-from.id`, or of a positional, as `speak.input`."""
+    if not name.startswith("-"):
+        return name.rpartition(".")[2]
+    return name.lstrip("-").partition(".")[0].replace("-", "_")
 
 
-def _flags(command: Any) -> list[str]:
-    """Return the long flags of a command and of its subcommands."""
-    flags: list[str] = []
-    for name, field in command.model_fields.items():
-        flags += [flag for flag in _names(name, field) if flag.startswith("--")]
-        for kind in (field.annotation, *get_args(field.annotation)):
-            if isinstance(kind, type) and issubclass(kind, BaseModel):
-                flags += _flags(kind)
-    return flags
-
-
-def _groups(command: Any) -> dict[str, dict[str, FieldInfo]]:
-    """Return the fields of `speak` by the group of their knob; "" holds those of no group."""
-    groups: dict[str, dict[str, FieldInfo]] = {}
+def _groups(command: Any) -> dict[str, str]:
+    """Return the group of each sampling knob among the fields of a command."""
+    groups: dict[str, str] = {}
     for name, field in command.model_fields.items():
         extra = field.json_schema_extra
         hints: Any = extra.get("x-ui", {}) if isinstance(extra, dict) else {}
-        group = hints.get("group", "")
-        groups.setdefault("" if group == _REQUEST_GROUP else group, {})[name] = field
+        if (group := hints.get("group", _REQUEST_GROUP)) != _REQUEST_GROUP:
+            groups[name] = group
     return groups
-
-
-def _about_knobs(command: Any) -> str:
-    """Return how to see the knobs that the short help leaves out."""
-    groups = _groups(command)
-    del groups[""]
-    return (
-        f"Each of the {sum(map(len, groups.values()))} sampling knobs is a flag: `valle-serve speak"
-        f" {KNOBS}` lists all, `{KNOBS} GROUP` those of a group: {', '.join(groups)}."
-    )
-
-
-def _knobs_help(command: Any, wanted: Sequence[str]) -> str:
-    groups = _groups(command)
-    del groups[""]
-    for name in wanted:
-        if name not in groups:
-            raise CommandError(
-                f"help-knobs: there is no group {name!r}; choose from {', '.join(groups)}"
-            )
-    parser = _parser(
-        "speak", "The sampling knobs; docs/parameters.md has their bounds and off values."
-    )
-    for group in wanted or groups:
-        part = parser.add_argument_group(group)
-        for name, field in groups[group].items():
-            _add_flag(part, name, field)
-    return parser.format_help().rstrip()
-
-
-def _parser(name: str, description: str) -> ArgumentParser:
-    summary, program = " ".join(description.split()), f"valle-serve {name}"
-    return ArgumentParser(program, _USAGES.get(name, f"{program} [flags]"), summary, add_help=False)
-
-
-def _add_flag(parser: Any, name: str, field: FieldInfo) -> None:
-    """Add a field's flag to a parser or to an argument group."""
-    default = field.get_default(call_default_factory=True)
-    plain = default is None or default is False or default == {} or default == ()
-    shown = "" if plain or field.is_required() else f" (default {default})"
-    text = (field.description or "").replace("%", "%%") + str(shown).replace("%", "%%")
-    if any("Positional" in repr(one) for one in field.metadata):
-        parser.add_argument(name, metavar=name.upper(), nargs="?", help=text)
-        return
-    flags = _names(name, field)
-    if field.annotation is bool:
-        parser.add_argument(*flags, action=BooleanOptionalAction, help=text)
-    else:
-        parser.add_argument(*flags, metavar=_metavar(field), help=text)
-
-
-def _names(name: str, field: FieldInfo) -> list[str]:
-    """Return the flags of a field."""
-    alias = field.validation_alias
-    names = [str(one) for one in alias.choices] if isinstance(alias, AliasChoices) else [name]
-    return [f"-{one}" if len(one) == 1 else f"--{one.replace('_', '-')}" for one in names]
-
-
-def _metavar(field: FieldInfo) -> str:
-    """Return the placeholder of a flag's value, by its type."""
-    kind = str(field.annotation)
-    for word, shown in (
-        ("Literal", "WORD"),
-        ("dict", "JSON"),
-        ("BannedSequence", "JSON"),
-        ("tuple", "LIST"),
-        ("Path", "FILE"),
-        ("float", "NUMBER"),
-        ("int", "INTEGER"),
-    ):
-        if word in kind:
-            return shown
-    return "TEXT"

@@ -34,7 +34,6 @@ def read_dictionaries(source: str) -> Dictionaries:
 
 
 def _read(path: Path) -> dict[str, str]:
-    """Return the entries of a file."""
     try:
         entries = json.loads(path.read_text("utf-8"))
     except OSError as error:

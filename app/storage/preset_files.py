@@ -59,7 +59,6 @@ def read_presets(source: str | Path | None) -> Presets:
 
 
 def _files(source: str | Path | None) -> list[Path]:
-    """Return the files to read."""
     if source is None:
         return []
     path = Path(source)
@@ -70,7 +69,6 @@ def _files(source: str | Path | None) -> list[Path]:
 
 
 def _read(path: Path) -> PresetFile:
-    """Parse one file."""
     try:
         return PresetFile.model_validate(
             json.loads(path.read_text("utf-8"), object_pairs_hook=_unique_keys), strict=True

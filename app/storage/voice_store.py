@@ -216,7 +216,6 @@ class VoiceStore:
         )
 
     def _folder_of(self, owner: str) -> Path:
-        """Return the folder of an owner."""
         if owner == EVERYBODY:
             return self._files.root / "everybody"
         if not _OWNER.fullmatch(owner):

@@ -117,7 +117,6 @@ class LimitedBody:
         return message
 
     def _check(self, size_bytes: int) -> None:
-        """Check a size against the limit."""
         if size_bytes > self._limit_bytes:
             text = f"the body is larger than {self._limit_bytes} bytes"
             raise HTTPException(413, text, _CLOSE)

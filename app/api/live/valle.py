@@ -158,7 +158,6 @@ class ValleSession(WebSocketSession):
             await self._error(speech_error_detail(refusal), sequence)
 
     async def _execute(self, message: ClientMessage, ignored: list[str]) -> None:
-        """Execute a message."""
         await self.settle()
         speech = self.speeches.get(_OPEN)
         if isinstance(message, ResponseCreate):
@@ -173,7 +172,6 @@ class ValleSession(WebSocketSession):
             await self._take(speech, message)
 
     async def _create(self, wanted: ResponseCreate, ignored: list[str]) -> None:
-        """Start a response."""
         if self.speeches:
             text = "a response is open; end its text and wait for response.done, or cancel it"
             await self._error(error_detail(422, text, param="type", code="response_open"))
@@ -203,7 +201,6 @@ class ValleSession(WebSocketSession):
         )
 
     async def _error(self, error: ErrorDetail, sequence: int | None = None) -> None:
-        """Send an error message."""
         speech = self.speeches.get(_OPEN)
         await self._socket.message(
             "error", response_id=speech and speech.id, sequence=sequence, error=error

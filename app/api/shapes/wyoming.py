@@ -322,7 +322,6 @@ async def read_event(reader: asyncio.StreamReader, max_bytes: int) -> Event:
 
 
 def _object(content: bytes) -> dict[str, Any]:
-    """Return a JSON object."""
     try:
         sent = sized_json(content)
     except ValueError:
@@ -333,7 +332,6 @@ def _object(content: bytes) -> dict[str, Any]:
 
 
 def _wanted(event: Event) -> _Wanted:
-    """Return the data of an event."""
     try:
         return _Wanted.model_validate(event.data)
     except ValidationError as error:

@@ -259,7 +259,6 @@ class Answer:
         return Response(status_code=CLIENT_CLOSED) if answer is None else answer
 
     async def _rendered(self, chunks: list[AudioChunk]) -> Response:
-        """Render a whole speech step by step."""
         rate_hz, result = chunks[0].sample_rate_hz, result_of(chunks)
         rendering = self.renderer(rate_hz, whole=True)
         samples = deque(chunk.samples for chunk in chunks)

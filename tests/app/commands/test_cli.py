@@ -84,38 +84,45 @@ def test_a_list_of_steps_is_an_order_too(monkeypatch):
     assert [said.sampler_order for said in got] == [("top_k", "temperature"), ("top_k",)]
 
 
-def test_help_is_short_and_every_knob_is_in_that_of_its_group(capsys):
-    assert main(["speak", "--help"]) == 0
-    short = capsys.readouterr().out
+@pytest.fixture
+def help_of(capsys):
+    """Return the help that some words ask for."""
+
+    def told(*words):
+        with pytest.raises(SystemExit) as end:
+            main(words)
+        assert end.value.code == 0
+        return capsys.readouterr().out
+
+    return told
+
+
+def test_help_is_short_and_every_knob_is_in_that_of_its_group(help_of, capsys):
+    short = help_of("speak", "--help")
     assert len(short.splitlines()) < 80
-    assert main(["speak", "--help-knobs"]) == 0
-    every = capsys.readouterr().out
+    every = help_of("speak", "--help-knobs")
     for knob, field in SamplingParams.model_fields.items():
         flag = re.compile(rf"--{knob.replace('_', '-')}[ ,\n]")
         extra: Any = field.json_schema_extra
         group = extra["x-ui"]["group"]
         of_group = every.partition(f"\n{group}:\n")[2].partition("\n\n")[0]
         assert flag.search(short) or flag.search(of_group), knob
-    assert main(["speak", "--help-knobs", "xtc"]) == 0
-    assert "--xtc-threshold" in (one := capsys.readouterr().out)
+    assert "--xtc-threshold" in (one := help_of("speak", "--help-knobs", "xtc"))
     assert "--top-k" not in one
     assert main(["speak", "--help-knobs", "loud"]) == 2
     assert "no group 'loud'" in capsys.readouterr().err
 
 
-def test_help_has_the_usual_knobs_and_only_flags_that_act(capsys):
+def test_help_has_the_usual_knobs_and_only_flags_that_act(help_of):
     usual = ("speed", "loudness-lufs", "temperature", "top-p", "seed", "voice", "pause-s")
-    assert main(["speak", "--help"]) == 0
-    short = capsys.readouterr().out
+    short = help_of("speak", "--help")
     assert all(f"--{name} " in short for name in usual)
     for command, acts, idle in (
         ("doctor", ("--port", "--model"), ("--max-queue", "--origins")),
         ("warm", ("--model", "--threads"), ("--port", "--max-queue")),
         ("batch", ("--at-once",), ("--port", "--device")),
     ):
-        with suppress(SystemExit):
-            main([command, "--help"])
-        told = capsys.readouterr().out
+        told = help_of(command, "--help")
         assert all(flag in told for flag in acts), command
         assert not any(flag in told for flag in idle), command
 
@@ -151,14 +158,8 @@ def test_the_version_is_told(capsys):
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_every_command_has_help(name, capsys):
-    status: Any
-    try:
-        status = main([name, "--help"])
-    except SystemExit as end:
-        status = end.code
-    assert status == 0
-    assert f"usage: valle-serve {name} " in capsys.readouterr().out
+def test_every_command_has_help(name, help_of):
+    assert f"usage: valle-serve {name} " in help_of(name, "--help")
 
 
 NOBODY = "http://127.0.0.1:9"
