@@ -101,6 +101,7 @@ def _run(arguments: list[str]) -> int:
             cli_hide_none_type=True,
             cli_implicit_flags=True,
             cli_kebab_case=True,
+            cli_parse_none_str="null",
             nested_model_default_partial_update=True,
             case_sensitive=True,
         )

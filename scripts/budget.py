@@ -18,8 +18,8 @@ PRODUCT = ("app", "models", "samplers", "valle_serve")
 DOCUMENTED = (*PRODUCT, "cluster", "tools", "training", "benchmarks", "scripts", "examples")
 MOST_PARAMETERS = 6
 LIMITS = {
-    "lines": 36_347,
-    "code": 25_180,
+    "lines": 36_316,
+    "code": 25_155,
     "docstrings": 14.2,  # percent of the lines
     "tests": 40_106,
     "names": 0,  # class names that are there twice

@@ -17,7 +17,7 @@ KNOBS: Final = "--help-knobs"
 
 _USAGE: Final = "valle-serve speak [TEXT] [-o FILE] [--play] [flags]"
 _WIDTH: Final = 95
-_OFF: Final = re.compile(r" \((?:default: (?:[Nn]one|False|\(\))|ifdef: required)\)$")
+_OFF: Final = re.compile(r" \((?:default: (?:null|none|False|\(\))|ifdef: required)\)$")
 _REQUEST_GROUP: Final = "request"  # seed and preset, which belong into the short help
 
 

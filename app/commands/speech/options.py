@@ -1,17 +1,16 @@
 """The parsed command line of `valle-serve speak`: request, text, and where the audio goes."""
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
-from pydantic import AliasChoices, Field, TypeAdapter, ValidationError, model_validator
+from pydantic import AliasChoices, Field, field_validator, model_validator
 from pydantic_settings import CliPositionalArg
 
 from app.api.schemas import SpeechOptions
 from app.audio.formats import AudioFormat
 from app.commands.client import ServerOptions
-from samplers.knobs.params import SamplingParams
+from samplers.knobs.steps import ORDERS
 
 PIPE = "-"
 """Stands for stdin as the text, and for stdout as the file."""
@@ -56,17 +55,13 @@ class SpeakOptions(SpeechOptions, ServerOptions):
         description="Audio format; by default that of the file's suffix, and wav for stdout.",
     )
 
-    @model_validator(mode="before")
+    @field_validator("mirostat_mode", "sampler_order", mode="before")
     @classmethod
-    def _parse_knobs(cls, given: Any) -> Any:
-        """Convert the knobs' flags from strings and lists of strings to what a request holds."""
-        if not isinstance(given, dict):
-            return given
-        fields = SamplingParams.model_fields
-        return {
-            name: _parsed(fields[name].annotation, value) if name in fields else value
-            for name, value in given.items()
-        }
+    def _parse_choice(cls, given: Any) -> Any:
+        """Return a choice of numbers or of words and lists as a request has it; it came as text."""
+        if isinstance(given, list) and len(given) == 1 and given[0] in ORDERS:
+            return given[0]
+        return int(given) if isinstance(given, str) and given.isdecimal() else given
 
     @model_validator(mode="after")
     def _subtitles_have_times(self) -> Self:
@@ -89,30 +84,3 @@ class SpeakOptions(SpeechOptions, ServerOptions):
     def parts(self) -> Path | None:
         """The folder in which finished parts of the file are kept until it is complete."""
         return self.target and self.target.with_name(self.target.name + ".parts")
-
-
-def _parsed(kind: Any, value: object) -> object:
-    """Return the value of a flag as its field's type takes it."""
-    adapter: TypeAdapter[object] = TypeAdapter(kind)
-    readings = [value]
-    if isinstance(value, str):
-        readings += _as_json(value)
-    elif isinstance(value, list) and len(value) == 1:
-        readings += value
-    elif isinstance(value, Mapping):
-        return value
-    for reading in readings:
-        try:
-            adapter.validate_python(reading)
-        except ValidationError:
-            continue
-        return reading
-    return value
-
-
-def _as_json(text: str) -> list[object]:
-    """Return the JSON value of a text in a list, which is empty if it is not JSON."""
-    try:
-        return [json.loads(text)]
-    except ValueError:
-        return []
