@@ -21,7 +21,7 @@ LIMITS = {
     "lines": 36_316,
     "code": 25_155,
     "docstrings": 14.2,  # percent of the lines
-    "tests": 40_106,
+    "tests": 39_620,
     "names": 0,  # class names that are there twice
     "wide": 15,  # functions of more than `MOST_PARAMETERS`
     "folder": 14,  # files of the largest folder

@@ -1,46 +1,12 @@
 """`valle-serve bench`: its table and its JSON, in process and against a server."""
 
-import asyncio
 import json
 from pathlib import Path
 
 import httpx
-import httpx2
 import pytest
 
 from app.cli import main
-from tools.listeners import ReceivedSpeech, closed_loop, figures
-
-
-def test_figures_are_those_of_the_listeners_that_heard_something() -> None:
-    rate = 2 * 24_000
-    good = ReceivedSpeech(200, arrivals=((0.5, rate), (2.0, rate)), sound=bytes(2 * rate))
-    busy = ReceivedSpeech(503, sound=b"busy")
-    cut = ReceivedSpeech(200, sound=b"..", arrivals=((1.0, 2),), broke="ReadError")
-    found = figures("3 at once", [good, busy, cut], 0.5)
-    assert (found.requests, found.failed, found.errors) == (3, 2, ("503: busy", "ReadError"))
-    assert (found.rtf_p50, found.gaps) == (1, 1)
-    assert figures("1 at once", [busy], 0.0).failed == 1
-
-
-def test_every_listener_asks_for_so_many_sentences_no_two_with_one_seed() -> None:
-    asked: list[tuple[str, int]] = []
-
-    def answer(request: httpx2.Request) -> httpx2.Response:
-        body = json.loads(request.content)
-        asked.append((body["input"], body["seed"]))
-        return httpx2.Response(
-            200, stream=httpx2.ByteStream(b"ab"), headers={"x-sample-rate": "24000"}
-        )
-
-    async def measure() -> None:
-        transport = httpx2.MockTransport(answer)
-        async with httpx2.AsyncClient(transport=transport, base_url="http://here") as client:
-            assert (await closed_loop(client, 3, ["a", "b"] * 3)).failed == 0
-
-    asyncio.run(measure())
-    assert len({seed for _, seed in asked}) == len(asked) == 6
-    assert {text for text, _ in asked} == {"a", "b"}
 
 
 def _measured(tmp_path: Path, *arguments: str) -> dict[str, object]:

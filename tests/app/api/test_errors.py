@@ -52,6 +52,7 @@ SPEECH_FIELDS: list[tuple[Any, ...]] = [
     ('"response_format": "wma"', 422, "response_format", "literal_error", "'wav'"),
     ('"stream_format": "ndjson"', 422, "stream_format", "literal_error"),
     ('"stream": false, "stream_format": "sse"', 422, "stream_format", "value_error"),
+    ('"stream_format": "sse", "voice": "nobody"', 404, "voice", "voice_not_found"),
     ('"speed": 0.2', 422, "speed", "greater_than_equal"),
     ('"speed": 4.1', 422, "speed", "less_than_equal"),
     ('"speed": NaN', 422, "speed", "finite_number"),

@@ -113,11 +113,6 @@ def test_events_end_with_what_broke():
         assert (report["finish_reason"], report["error"]) == ("error", failed["error"])
 
 
-def test_what_breaks_before_the_first_event_is_a_proper_error(toy_server):
-    answer = toy_server.post("/tts", json={"input": " ", "stream_format": "sse"})
-    assert (answer.status_code, answer.json()["error"]["param"]) == (422, "input")
-
-
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("speed", [0.25, 0.8, 1.5, 4.0])
 def test_speed_changes_the_length_and_no_code(toy_server, spoken, speed, stream):

@@ -1,7 +1,6 @@
 """The cost model counts what a GPU would run, and runs nothing."""
 
 from collections.abc import Callable
-from itertools import product
 
 import pytest
 import torch
@@ -18,9 +17,6 @@ from benchmarks.card.step_cost import (
     counted_step,
     meta_model,
     prefix_costs,
-    step_costs,
-    targets,
-    window_costs,
 )
 from models.cuda.kernels.operators import TORCH
 
@@ -70,23 +66,6 @@ def test_kernels_do_not_depend_on_the_streams_and_grow_with_the_layers() -> None
 def test_a_recorded_step_of_the_published_size_has_at_most_93_kernels() -> None:
     model = meta_model(layers=12, width=1024)
     assert counted_step(model, 1, 1088).kernels <= 93
-
-
-def test_the_table_has_every_size_and_a_target_where_one_was_asked() -> None:
-    rows = step_costs(layers=1, width=64, streams=(1, 2))
-    found = [
-        (row["kernels of"], row["draw"], row["keys and values"], row["streams"]) for row in rows
-    ]
-    kinds = [("torch", "not recorded"), *product(("fused",), ("recorded", "not recorded"))]
-    held = [(*kind, "bfloat16") for kind in kinds] + [("fused", "recorded", "8 bits")]
-    assert found == [(*kind, streams) for kind in held for streams in (1, 2)]
-    assert [target.what for target in targets(rows)] == ["expected codes/s, 1 streams, bfloat16"]
-
-
-def test_windows_are_launched_operator_by_operator() -> None:
-    rows = window_costs(layers=1, width=64)
-    assert {row["frames"] for row in rows} >= {30}
-    assert min(row["launches"] for row in rows) > 100
 
 
 def test_a_recorded_prefix_of_a_known_voice_takes_two_launches_and_of_a_new_one_five() -> None:

@@ -1,42 +1,13 @@
-"""What a listener makes of the bytes that came."""
+"""A speech is heard alike over HTTP and a WebSocket."""
 
 from typing import Any
 
 import httpx2
-import numpy as np
 import pytest
 
 from benchmarks.harness.http_client import codes_sha256, open_client
 from benchmarks.harness.websocket_client import receive_live
-from tools.listeners import ReceivedSpeech, gaps, receive, underrun_s
-
-SECOND = 48_000  # bytes
-
-
-def test_who_gets_sound_in_time_hears_no_gap():
-    assert underrun_s([(5.0, SECOND), (5.9, SECOND), (7.0, SECOND)], SECOND) == 0.0
-
-
-def test_gaps_are_the_time_in_which_nothing_is_left_to_play():
-    arrivals = [(0.0, SECOND), (1.5, SECOND), (2.0, SECOND), (4.0, SECOND)]
-    assert underrun_s(arrivals, SECOND) == pytest.approx(0.5 + 0.5)
-    assert gaps(arrivals, SECOND) == [(1.0, 0.5), (3.0, 0.5)]
-    assert gaps([], SECOND) == []
-
-
-def test_first_sound_is_the_byte_that_holds_a_sample_over_50_db_below_full_scale():
-    samples = np.array([0, 103, -103, -104, 30_000], "<i2").tobytes()
-    arrivals = ((0.1, 6), (0.2, 1), (0.3, 1), (0.4, 2))
-    assert ReceivedSpeech(200, arrivals=arrivals, sound=samples).first_audio_s == 0.3
-
-
-def test_the_lowest_sample_is_loud():
-    sound = np.array([-(2**15)], "<i2").tobytes()
-    assert ReceivedSpeech(200, arrivals=((0.1, 2),), sound=sound).first_audio_s == 0.1
-
-
-def test_silence_has_no_first_sound():
-    assert ReceivedSpeech(200, arrivals=((0.1, 4),), sound=b"\0\0\1\0").first_audio_s is None
+from tools.listeners import receive
 
 
 @pytest.mark.anyio

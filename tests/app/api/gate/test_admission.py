@@ -2,9 +2,10 @@ import asyncio
 import time
 
 import pytest
+from starlette.requests import HTTPConnection
 
 from app.api.errors import TooManyRequests
-from app.api.gate.admission import Admission, network_of
+from app.api.gate.admission import Admission, client_of
 from app.engine.errors import EngineNotReady
 
 pytestmark = pytest.mark.anyio
@@ -25,13 +26,25 @@ async def test_a_clock_that_is_set_changes_no_rate_limit(jump_s, monkeypatch) ->
     await admission.count("alice")
 
 
-async def test_addresses_of_one_network_are_one_client() -> None:
-    admission = Admission(rate_per_minute=2)
-    for last in range(2):
-        await admission.count(network_of(f"2001:db8:1:2::{last}"))
-    with pytest.raises(TooManyRequests):
-        await admission.count(network_of("2001:db8:1:2:ffff::9"))
-    await admission.count(network_of("2001:db8:1:3::1"))
+@pytest.mark.parametrize(
+    ("host", "owner", "counted"),
+    [
+        ("10.0.0.7", "", "10.0.0.7"),
+        ("10.0.0.7", "alice", "alice"),
+        ("::ffff:10.0.0.7", "", "10.0.0.7"),
+        ("2001:db8:1:2:3:4:5:6", "", "2001:db8:1:2::/64"),
+        ("2001:db8:1:2::", "", "2001:db8:1:2::/64"),
+        ("2001:db8:1:3::", "", "2001:db8:1:3::/64"),
+        ("fe80::1%eth0", "", "fe80::/64"),
+        ("testclient", "", "testclient"),
+        (None, "", ""),  # a UNIX socket
+    ],
+)
+async def test_one_client_is_an_owner_an_address_or_the_network_that_it_was_given(
+    host, owner, counted
+) -> None:
+    scope = {"type": "http", "client": host and (host, 1), "state": {"owner": owner}}
+    assert client_of(HTTPConnection(scope)) == counted
 
 
 async def test_work_that_breaks_is_over() -> None:

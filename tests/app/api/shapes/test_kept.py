@@ -8,12 +8,13 @@ import pytest
 
 from app.main import create_app
 from app.settings import Settings
-from tests.app.tools.answers import nothing_works, refusal, report_of
+from tests.app.tools.answers import nothing_works, path_of, refusal, report_of
 from tests.app.tools.serving import served, until
 from tests.fakes import FakeBackend, fake_engine
 
 ELEVENLABS = "/v1/text-to-speech/default"
 CAPTIONED = "/dev/captioned_speech"
+WAV_HEAD_BYTES = 44
 WHOLE: list[tuple[str, dict[str, Any]]] = [
     (ELEVENLABS, {}),
     (f"{ELEVENLABS}/with-timestamps", {}),
@@ -64,12 +65,19 @@ def test_a_whole_speech_that_fails_is_an_error_and_is_kept(client, path, fields)
 
 @pytest.mark.parametrize(("path", "fields"), STREAMED)
 def test_a_streamed_speech_that_fails_is_cut_off_and_is_kept(client, path, fields) -> None:
+    came = bytearray()
     with client.stream("POST", path, json=body(path, "break", fields)) as answer:
         assert answer.status_code == 200
         with pytest.raises(httpx.RemoteProtocolError):
-            answer.read()
+            list(map(came.extend, answer.iter_raw()))
     told = report_of(client, answer)
     assert (told["finish_reason"], told["error"]["code"]) == ("error", "generation_failed")
+    assert (told["codes_sha256"], told["frames"]) == (None, 2)
+    assert told["request"]["input"] == "break"
+    if path == "/tts":
+        assert round(told["audio_s"] * 24_000) == (len(came) - WAV_HEAD_BYTES) / 2
+    assert client.get(path_of(answer, "/audio")).status_code == 404
+    assert client.post("/tts", json={"input": "next"}).status_code == 200
 
 
 @pytest.mark.parametrize(("path", "fields"), STREAMED)
