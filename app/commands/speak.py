@@ -8,10 +8,10 @@ import asyncio
 import logging
 import signal
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from time import monotonic
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, NoReturn, get_args
 
 from tqdm import tqdm
 
@@ -27,11 +27,10 @@ from app.settings import Settings
 
 if TYPE_CHECKING:
     from app.commands.speech.journal import Journal
-    from app.commands.speech.long_speech import LongSpeech, LongSpeechEngine
+    from app.commands.speech.long_speech import LongSpeechEngine
 
 _SOUND_PROCESS_PIECES = 20  # a text with fewer pieces is spoken before that process has started
-_POLL_S = 0.2
-_SHOWN_EVERY_S = 60.0  # where stderr is no terminal
+_LINE_EVERY_S = 60.0
 _HEAD_BYTES = 262_144
 _LONGEST_S = 1e6  # eleven days
 _LEAST_CHARS = 4096  # more than the texts that the engine tries at its start
@@ -107,7 +106,7 @@ class Speak(SpeakOptions):
             async with open_service(show, _long_engine, **settings) as (client, app):
                 engine: LongSpeechEngine = app.state.engine
                 journal = engine.journal = self._journal(engine, app.state.settings, pieces)
-                async with _progress(engine):
+                with _bar(pieces) as engine.progress:
                     await SpeechClient(client, self, text, form).speak()
                 if journal is not None:
                     journal.drop()
@@ -190,45 +189,12 @@ def _status_line() -> Iterator[Callable[[str], None]]:
         yield show
 
 
-@asynccontextmanager
-async def _progress(engine: "LongSpeechEngine") -> AsyncIterator[None]:
-    """Show on stderr how far the speech is."""
-    began_s = shown_s = monotonic()
-    with tqdm(bar_format="{desc}", disable=None, leave=False) as line:
-
-        def show() -> None:
-            nonlocal shown_s
-            if engine.speech is None:
-                return
-            text = progress_of(engine.speech, monotonic() - began_s)
-            line.set_description_str(text)
-            if line.disable and monotonic() - shown_s >= _SHOWN_EVERY_S:
-                shown_s = monotonic()
-                print_status(text)
-
-        async def show_periodically() -> None:
-            while True:
-                show()
-                await asyncio.sleep(_POLL_S)
-
-        showing = asyncio.create_task(show_periodically())
-        try:
-            yield
-            show()
-        finally:
-            showing.cancel()
-
-
-def progress_of(speech: "LongSpeech", took_s: float) -> str:
-    """Return how far a speech is: sentences, words, sound so far, and what is left."""
-    pieces = speech.pieces
-    done = max(0, speech.begun - 1)
-    words = [len(piece.split()) for piece in pieces]
-    spoken = sum(words[speech.restored : done])
-    left_s = took_s * sum(words[done:]) / spoken if spoken else None
-    left = "" if left_s is None else f", {max(1, round(left_s / 60))} min left"
-    minutes, seconds = divmod(round(speech.audio_s), 60)
-    return (
-        f"{done} of {len(pieces)} sentences, {sum(words[:done]):,} of {sum(words):,} words,"
-        f" {minutes}:{seconds:02} of sound{left}"
-    )
+def _bar(pieces: Sequence[str]) -> "tqdm[NoReturn]":
+    """Return the progress bar of a text's words; a line a minute where stderr is no terminal."""
+    options: dict[str, Any] = {}
+    if not sys.stderr.isatty():
+        every_s = _LINE_EVERY_S
+        options = {"delay": every_s, "mininterval": every_s, "maxinterval": every_s, "ncols": 80}
+        options["bar_format"] = "{l_bar}{bar}{r_bar}\n"
+    words = sum(len(piece.split()) for piece in pieces)
+    return tqdm(total=words, unit=" words", smoothing=0, leave=False, **options)

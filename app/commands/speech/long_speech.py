@@ -3,6 +3,7 @@
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import replace
+from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
 
@@ -16,6 +17,9 @@ from app.engine.serving.running import SpeechStream
 from models.text.characters import check
 from models.text.incremental.text import pieces
 
+if TYPE_CHECKING:
+    from tqdm import tqdm
+
 
 def split_pieces(text: str) -> list[str]:
     """Split a text into the pieces that are spoken one after the other, mostly sentences."""
@@ -26,13 +30,12 @@ def split_pieces(text: str) -> list[str]:
 class LongSpeechEngine(SpeechEngine):
     """An engine that speaks each job piece by piece."""
 
-    speech: "LongSpeech | None" = None  # of the job that was submitted last
-    journal: Journal | None = None  # where its finished parts are kept
+    journal: Journal | None = None  # where finished parts are kept
+    progress: "tqdm[NoReturn] | None" = None  # of the words
 
     def submit(self, job: SpeechJob) -> SpeechStream:
         """Return the chunks of a job, whose pieces are queued one after the other."""
-        self.speech = LongSpeech(self, super().submit, job, self.journal)
-        return self.speech
+        return LongSpeech(self, super().submit, job)
 
 
 class LongSpeech(SpeechStream):
@@ -43,17 +46,14 @@ class LongSpeech(SpeechStream):
 
     def __init__(
         self,
-        engine: SpeechEngine,
+        engine: LongSpeechEngine,
         submit: Callable[[SpeechJob], SpeechStream],
         job: SpeechJob,
-        journal: Journal | None,
     ) -> None:
-        self.pieces: Sequence[str] = split_pieces(job.text)
-        self._engine, self._submit, self._journal = engine, submit, journal
+        self._pieces: Sequence[str] = split_pieces(job.text)
+        self._engine, self._submit = engine, submit
+        self._journal, self._progress = engine.journal, engine.progress
         self._whole, self._chain = job, JobChain(job)
-        self.begun = 0  # pieces that have been started
-        self.restored = 0  # how many of the first of them an interrupted run had spoken
-        self.audio_s = 0.0  # of sound so far
         self._stream: SpeechStream | None = None
         self._chunks = self._speak()
 
@@ -67,14 +67,16 @@ class LongSpeech(SpeechStream):
 
     async def _speak(self) -> AsyncGenerator[AudioChunk, None]:
         """Yield the audio as it comes; the last chunk is the pause that ends the text."""
-        for number, piece in enumerate(self.pieces):
-            self.begun = number + 1
+        for number, piece in enumerate(self._pieces):
+            words = len(piece.split())
             stored = None if self._journal is None else self._journal.get(number)
             spoken = self._spoken(number, piece) if stored is None else self._restored(*stored)
             async with aclosing(spoken):
                 async for chunk in spoken:
-                    self.audio_s += len(chunk.samples) / chunk.sample_rate_hz
                     yield chunk
+            if self._progress is not None:
+                self._progress.initial += words if stored else 0  # they took no time
+                self._progress.update(words)
             if self._chain.exhausted:
                 break
         pause = self._chain.finish(self._engine.info.sample_rate_hz)
@@ -94,7 +96,7 @@ class LongSpeech(SpeechStream):
                     if live:
                         yield replace(chunk, result=None)
         except SpeechError as error:
-            if len(self.pieces) > 1:
+            if len(self._pieces) > 1:
                 error.message = f"sentence {number + 1}: {error.message}"
             raise
         result, rate_hz = chunks[-1].result, chunks[0].sample_rate_hz
@@ -112,7 +114,6 @@ class LongSpeech(SpeechStream):
     ) -> AsyncGenerator[AudioChunk, None]:
         """Yield a part that an interrupted run has spoken."""
         self._chain.add(result)
-        self.restored = self.begun
         self.plan = self.plan or Plan(
             self._whole,
             result.params,
