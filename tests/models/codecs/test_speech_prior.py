@@ -78,6 +78,16 @@ def test_noise_is_taken_away_and_pauses_are_silent_again(
     )
 
 
+@pytest.mark.parametrize(("bands", "spoken"), [(5, False), (6, True)])
+def test_a_frame_in_which_too_few_bands_are_heard_is_a_pause(
+    prior: SpeechPrior, speech: Tensor, bands: int, spoken: bool
+) -> None:
+    noisy = with_noise(speech)
+    noisy[30] = FLOOR
+    noisy[30, :bands] = MEAN + 2.0
+    assert (prior.restored(noisy)[30, 0] > FLOOR) == spoken
+
+
 def test_nothing_that_was_heard_becomes_louder(prior: SpeechPrior, speech: Tensor) -> None:
     noisy = with_noise(speech)
     assert (prior.restored(noisy) <= noisy + 1e-4).all()

@@ -181,6 +181,7 @@ def test_switches_come_from_the_file_and_else_from_its_era(
         path = tmp_path / "fp32.sft"
         save_file(toy.tensors(form), path, metadata)
         found = read_public(path).config
+        assert metadata or found.name == form
         return (found.prompt_sums, found.response_sums, found.nar_mask, " ".join(found.segments))
 
     short = "phn level prom resp"
