@@ -99,6 +99,12 @@ def test_a_whole_flac_tells_its_length_and_checksum():
     assert (info.frames, info.samplerate, info.subtype) == (50_001, RATE_HZ, "PCM_16")
 
 
+def test_a_whole_wav_tells_its_lengths():
+    file = encode_file(tone(50_001), "wav", RATE_HZ)
+    told = [int.from_bytes(file[place : place + 4], "little") for place in (4, 40)]
+    assert told == [len(file) - 8, 2 * 50_001]
+
+
 @pytest.mark.parametrize("form", FORMATS)
 def test_most_of_a_sound_is_sent_before_the_next_comes(form):
     file = open_container(form, RATE_HZ)

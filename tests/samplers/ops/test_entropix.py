@@ -108,6 +108,11 @@ def test_where_a_floor_is_above_its_ceiling_the_ceiling_holds() -> None:
     assert moved.min_p.item() == pytest.approx(0.2)
 
 
+def test_a_negative_weight_lowers_a_temperature() -> None:
+    moved = _adaptive(SamplingParams(entropix_adaptive_entropy=-0.2))
+    assert moved.temperature.item() == pytest.approx(0.6)  # 1 - 0.2 (H + V)
+
+
 def _adaptive(params: SamplingParams) -> SamplingTensors:
     one: Tensor = torch.ones(1, 1)
     columns = settings(make_batch([params], 64))

@@ -182,6 +182,8 @@ def test_switches_come_from_the_file_and_else_from_its_era(
         save_file(toy.tensors(form), path, metadata)
         found = read_public(path).config
         assert metadata or found.name == form
+        assert found.has_null_condition
+        assert found.nar_has_null_condition
         return (found.prompt_sums, found.response_sums, found.nar_mask, " ".join(found.segments))
 
     short = "phn level prom resp"
