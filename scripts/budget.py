@@ -21,7 +21,7 @@ LIMITS = {
     "lines": 36_283,
     "code": 25_127,
     "docstrings": 14.2,  # percent of the lines
-    "tests": 39_619,
+    "tests": 39_643,
     "names": 0,  # class names that are there twice
     "wide": 15,  # functions of more than `MOST_PARAMETERS`
     "folder": 14,  # files of the largest folder
