@@ -4,9 +4,10 @@ pydantic-settings makes the flags; here it is said which of them help shows.
 """
 
 import re
-from argparse import SUPPRESS, Action, ArgumentParser
-from collections.abc import Sequence
+from argparse import SUPPRESS, Action, ArgumentParser, RawDescriptionHelpFormatter
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
+from functools import partial
 from inspect import cleandoc
 from textwrap import fill
 from typing import Any, Final
@@ -24,9 +25,9 @@ _REQUEST_GROUP: Final = "request"  # seed and preset, which belong into the shor
 class CommandFlags:
     """Adds the flags of a command to its parser, of which help shows those that are asked for.
 
-    These are the fields that `shown` of its class names, or all without it. ``speak --help-knobs``
-    asks for every sampling knob, or for those of the groups named after it; raises CommandError if
-    there is no such group.
+    These are the fields that `shown` of its class names, in its order, or all without it. ``speak
+    --help-knobs`` asks for every sampling knob, or for those of the groups named after it; raises
+    CommandError if there is no such group.
     """
 
     def __init__(self, command: Any, arguments: Sequence[str]) -> None:
@@ -48,6 +49,7 @@ class CommandFlags:
     def add_parser(self, parsers: Any, name: str, **options: Any) -> ArgumentParser:
         """Add the parser of the command, or of a part of it."""
         options["description"] = cleandoc(options["description"] or "")
+        options["formatter_class"] = partial(_InOrder, shown=self._shown)
         if self._groups:
             options["usage"] = _USAGE
             options["epilog"] = fill(
@@ -83,6 +85,22 @@ class CommandFlags:
             if (match := get_close_matches(flag, self.flags, n=1))
         ]
         return f"{message}; did you mean {', '.join(near)}?" if near else message
+
+
+class _InOrder(RawDescriptionHelpFormatter):
+    """Help that has fields in the order in which they are named; what is not named comes first."""
+
+    def __init__(self, prog: str, shown: Sequence[str]) -> None:
+        super().__init__(prog)
+        self._places = {field: place for place, field in enumerate(shown)}
+
+    def add_arguments(self, actions: Iterable[Action]) -> None:
+        """Add the flags of a section."""
+        super().add_arguments(sorted(actions, key=self._place))
+
+    def _place(self, action: Action) -> int:
+        fields = map(_field, action.option_strings or [action.dest])
+        return max(self._places.get(field, -1) for field in fields)
 
 
 def _field(name: str) -> str:

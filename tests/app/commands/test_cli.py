@@ -117,6 +117,8 @@ def test_help_has_the_usual_knobs_and_only_flags_that_act(help_of):
     usual = ("speed", "loudness-lufs", "temperature", "top-p", "seed", "voice", "pause-s")
     short = help_of("speak", "--help")
     assert all(f"--{name} " in short for name in usual)
+    places = [short.index(f"  {flag} ") for flag in ("INPUT", "-f", "-o", "--voice", "--url")]
+    assert places == sorted(places)
     for command, acts, idle in (
         ("doctor", ("--port", "--model"), ("--max-queue", "--origins")),
         ("warm", ("--model", "--threads"), ("--port", "--max-queue")),
