@@ -18,10 +18,10 @@ PRODUCT = ("app", "models", "samplers", "valle_serve")
 DOCUMENTED = (*PRODUCT, "cluster", "tools", "training", "benchmarks", "scripts", "examples")
 MOST_PARAMETERS = 6
 LIMITS = {
-    "lines": 36_283,
-    "code": 25_127,
+    "lines": 36_301,
+    "code": 25_138,
     "docstrings": 14.2,  # percent of the lines
-    "tests": 39_643,
+    "tests": 39_645,
     "names": 0,  # class names that are there twice
     "wide": 15,  # functions of more than `MOST_PARAMETERS`
     "folder": 14,  # files of the largest folder
