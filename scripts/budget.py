@@ -21,7 +21,7 @@ LIMITS = {
     "lines": 36_301,
     "code": 25_138,
     "docstrings": 14.2,  # percent of the lines
-    "tests": 39_645,
+    "tests": 39_478,
     "names": 0,  # class names that are there twice
     "wide": 15,  # functions of more than `MOST_PARAMETERS`
     "folder": 14,  # files of the largest folder

@@ -213,6 +213,19 @@ class Studio:
             )
         )
 
+    def add_voice(self, name: str, file: Path | None = None) -> None:
+        """Fill in the dialog of a voice, which has a recording if there is no file, and send it."""
+        self.page.fill("dialog [name=name]", name)
+        if file is not None:
+            self.page.set_input_files("dialog [name=file]", str(file.resolve()))
+        self.page.check("dialog [name=consent]")
+        self.page.press("text=Add the voice", "Enter")
+
+    def set(self, knob: str, value: str) -> None:
+        """Write into the field of a knob, which a search finds."""
+        self.page.fill("#search", knob)
+        self.page.fill(f"#knob-{knob}", value)
+
     def told(self) -> str:
         """What screen readers were told last."""
         return str(self.page.text_content("p[role=status].unseen"))

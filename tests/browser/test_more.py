@@ -136,35 +136,22 @@ def test_what_is_exported_gives_the_same_speech(studio, server, tmp_path: Path) 
     assert np.array_equal(made, wanted)
 
 
-def test_a_voice_is_uploaded_used_and_deleted(studio, tmp_path: Path) -> None:
-    page = studio.page
-    voice = Path("weights/voices/bella.flac").resolve()
-    page.click("text=+ Clone")
-    page.fill("dialog [name=name]", "anna")
-    page.set_input_files("dialog [name=file]", str(voice))
-    page.check("dialog [name=consent]")
-    page.click("text=Add the voice")
-    page.wait_for_selector("dialog", state="detached")
-    assert page.input_value("#voice") == "anna"
-    studio.write(TEXT)
-    number = studio.speak()
-    assert studio.report(number)["request"]["voice"] == "anna"
-    page.click("text=+ Clone")
-    page.click("[aria-label='Delete voice anna']")
-    page.wait_for_selector("#voice >> option[value=anna]", state="detached")
-
-
-def test_a_recording_is_refused_by_name_where_it_is_too_short(studio, tmp_path: Path) -> None:
+def test_a_voice_is_uploaded_and_used_and_a_recording_that_is_too_short_is_refused(
+    studio, server, tmp_path: Path
+) -> None:
     page = studio.page
     short = tmp_path / "short.wav"
     soundfile.write(short, np.zeros(2400), 24000)
     page.click("text=+ Clone")
-    page.fill("dialog [name=name]", "anna")
-    page.set_input_files("dialog [name=file]", str(short))
-    page.check("dialog [name=consent]")
-    page.click("text=Add the voice")
+    studio.add_voice("anna", short)
     assert page.wait_for_selector("dialog .refusal").text_content()
-    studio.errors.clear()
+    studio.errors.clear()  # the browser notes the 422
+    studio.add_voice("anna", Path("weights/voices/bella.flac"))
+    page.wait_for_selector("dialog", state="detached")
+    assert page.input_value("#voice") == "anna"
+    studio.write(TEXT)
+    assert studio.report(studio.speak())["request"]["voice"] == "anna"
+    server.delete("/v1/audio/voices/anna").raise_for_status()
 
 
 def test_a_voice_is_recorded_where_the_page_came_from_this_machine(studio, server) -> None:
@@ -176,9 +163,7 @@ def test_a_voice_is_recorded_where_the_page_came_from_this_machine(studio, serve
     page.wait_for_timeout(2500)
     page.click("text=Stop recording")
     page.wait_for_selector("dialog audio")
-    page.fill("dialog [name=name]", "beeps")
-    page.check("dialog [name=consent]")
-    page.click("text=Add the voice")
+    studio.add_voice("beeps")
     page.wait_for_selector("dialog", state="detached")
     assert page.input_value("#voice") == "beeps"
     assert server.get("/v1/audio/voices/beeps").json()["audio_s"] > 1
@@ -298,64 +283,6 @@ def test_a_phone_of_390_pixels_scrolls_in_one_direction(browser, server, scheme)
         page.tap(f"[data-take='{number}'] .play")
 
 
-# The contrast of each text with what is behind it, by WCAG 2: relative luminance of sRGB.
-CONTRASTS = """
-(() => {
-  const linear = (part) => (part <= 0.03928 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4);
-  const read = (text) => {
-    const [r, g, b, a = 1] = text.match(/[\\d.]+/g).map(Number);
-    return text.startsWith("color(srgb") ? [r, g, b, a] : [r / 255, g / 255, b / 255, a];
-  };
-  const over = ([r, g, b, a], under) =>
-    [r, g, b].map((part, n) => part * a + under[n] * (1 - a));
-  const behind = (one) => (one === null ? [1, 1, 1]
-    : over(read(getComputedStyle(one).backgroundColor), behind(one.parentElement)));
-  const light = (colour) => {
-    const [r, g, b] = colour.map(linear);
-    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
-  };
-  const found = [];
-  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
-  while (walker.nextNode()) {
-    const one = walker.currentNode.parentElement;
-    const left = "pre, option, .unseen, [disabled], script, noscript";
-    if (!one.checkVisibility() || one.closest(left) || !walker.currentNode.data.trim()) continue;
-    const back = behind(one);
-    const [a, b] = [light(over(read(getComputedStyle(one).color), back)), light(back)];
-    const contrast = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
-    if (contrast < 4.5) found.push([walker.currentNode.data.trim(), contrast.toFixed(2)]);
-  }
-  return found;
-})()
-"""
-# Half-way from one colour to another, a contrast is neither's.
-TRANSITIONS_END = """
-() => Promise.all(document.getAnimations()
-  .filter((one) => one.effect.getComputedTiming().iterations !== Infinity)
-  .map((one) => one.finished.catch(() => null)))
-"""
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_all_text_can_be_read(browser, server, scheme) -> None:
-    with visiting(browser, server, color_scheme=scheme) as studio:
-        studio.open({"input": "Hello [pause:0.2s] there.", "repetition_penalty": 1.2, "top_p": 0.9})
-        number = studio.speak()
-        page = studio.page
-        page.wait_for_selector(f"[data-take='{number}'] [data-curve]")
-        page.click("[aria-label='About top_p']")
-        for tab in ("takes", "live", "study"):
-            page.click(f"#tab-{tab}")
-            page.evaluate(TRANSITIONS_END)
-            assert page.evaluate(CONTRASTS) == [], tab
-        studio.write("It is still speaking when this is looked at. " * 40)
-        studio.press_speak()
-        page.wait_for_selector(".speak.stop")
-        page.evaluate(TRANSITIONS_END)
-        assert page.evaluate(CONTRASTS) == [], "while it speaks"
-        assert page.is_visible(".speak.stop")
-
-
 def test_a_keyboard_is_enough(studio) -> None:
     page = studio.page
     page.focus("#text")
@@ -373,14 +300,6 @@ def test_a_keyboard_is_enough(studio) -> None:
     page.keyboard.press("Enter")
     assert page.get_attribute("#tab-live", "aria-current") == "page"
     page.press("#tab-takes", "Enter")
-    # Everything that can be pressed can be reached, and has a name.
-    nameless = page.evaluate(
-        "[...document.querySelectorAll('button, input, select, textarea, a, summary,"
-        " canvas:not([role=img] *), [role=slider]')].filter(one => one.offsetParent &&"
-        " !(one.getAttribute('aria-label') ||"
-        " one.textContent.trim() || one.labels?.length)).map(one => one.outerHTML.slice(0, 90))"
-    )
-    assert nameless == []
     assert re.search(r"Take 1: [\d.]+ seconds, done", studio.told())
 
 

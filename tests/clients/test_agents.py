@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from tests.app.tools.decoding import decoded
-from tests.clients.conftest import SEED
+from tests.clients.conftest import OPENAI_VOICES, SEED
 
 INSTRUCTIONS = {"instructions": "Speak like a pirate."}  # which all but Open WebUI pass on
 LIVEKIT: dict[str, Any] = {"voice": "ash", "response_format": "mp3", "speed": 1.0}
@@ -47,3 +47,16 @@ def test_a_request_is_answered_with_sound_of_the_type_that_is_read(
 @pytest.mark.parametrize("path", ["/v1", "/v1/"])
 def test_livekit_warms_its_connection_up(server: httpx.Client, path: str) -> None:
     assert server.get(path).status_code == 404  # any answer will do
+
+
+def test_open_webui_finds_models_and_voices_and_shows_what_is_wrong(server: httpx.Client) -> None:
+    models = server.get("/v1/audio/models").json()["models"]
+    assert [model["id"] for model in models][:2] == ["toy", "tts-1"]
+    voices = server.get("/v1/audio/voices").json()["voices"]
+    named = {voice["id"]: voice["name"] for voice in voices}
+    assert list(named) == ["toy", *OPENAI_VOICES]
+    assert all(named.values())
+    wrong = {"model": "tts-1", "input": "Hi.", "voice": "Rachel"}
+    answer = server.post("/v1/audio/speech", json=wrong)
+    assert answer.status_code == 404
+    assert "toy" in answer.json()["error"]["message"]

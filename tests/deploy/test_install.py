@@ -37,7 +37,6 @@ def test_everything_asked_for_is_locked() -> None:
 def test_lock_is_exact_and_names_no_build_of_one_machine() -> None:
     for name, version in _locked().items():
         assert re.fullmatch(r"\d+(\.\w+)*", version), name
-    assert _locked()["torch"] == "2.13.0"
 
 
 def _hashed() -> dict[str, str]:
@@ -62,20 +61,7 @@ def test_what_the_service_takes_has_hashes_and_the_versions_of_the_lock() -> Non
 def test_torch_and_its_cuda_packages_are_locked_and_left_to_its_build() -> None:
     cuda = {name for name in _locked() if name.startswith(("cuda-", "nvidia-"))}
     assert {"nvidia-cublas", "nvidia-cudnn-cu13", "cuda-toolkit"} <= cuda
-    assert not {"torch", "triton", *cuda} & _hashed().keys()
-
-
-def test_the_service_needs_no_scipy() -> None:
-    assert "scipy" not in _hashed()
-
-
-def test_the_audit_reads_the_lock_by_a_pinned_tool_and_passes_nothing_unheard_of() -> None:
-    audit = text("scripts/audit")
-    assert re.search(r"install .*\bpip-audit==\d+\.\d+\.\d+$", audit, re.MULTILINE)
-    (asked,) = [line for line in audit.splitlines() if "/pip-audit" in line]
-    (lock,) = re.findall(r"--requirement (\S+)", asked)
-    assert (ROOT / lock).is_file()
-    assert "--strict" in asked.split()
+    assert not {"torch", "triton", "scipy", *cuda} & _hashed().keys()
 
 
 SCRIPTS = [one for one in (*ROOT.glob("scripts/*"), ROOT / ".ci/run") if one.suffix == ""]
@@ -94,10 +80,8 @@ def test_scripts_stop_at_the_first_failure_and_are_read_by_the_bash_of_macos(pat
     assert "=()" not in script
 
 
-@pytest.mark.parametrize("minor", range(11, 15))
-def test_every_python_that_the_project_takes_is_looked_for(minor: int) -> None:
-    taken = PROJECT["project"]["requires-python"]
-    assert taken == ">=3.11,<3.15"
+def test_every_python_that_the_project_takes_is_looked_for() -> None:
+    least, beyond = map(int, re.findall(r"3\.(\d+)", PROJECT["project"]["requires-python"]))
     install = text("scripts/install")
-    assert f" python3.{minor} " in install
-    assert "not (3, 11) <= sys.version_info < (3, 15)" in install
+    assert {f"python3.{minor}" for minor in range(least, beyond)} <= {*install.split()}
+    assert f"not (3, {least}) <= sys.version_info < (3, {beyond})" in install

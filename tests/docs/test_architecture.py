@@ -18,9 +18,13 @@ PACKAGES = sorted(
 DESCRIBED = [name for name in PACKAGES if re.match(r"app(\.(api|audio|commands)\b|$)", name)]
 MAP = PAGE.partition("\n## Packages\n")[2].partition("\n## ")[0]
 
-DOTTED = sorted(set(re.findall(rf"\b((?:{'|'.join(ROOTS)})(?:\.\w+)+)(?!\w|/)", PAGE)))
-PATHS = sorted(set(re.findall(r"`((?:\w+/)+[\w.-]*|\w+\.toml)`", PAGE)))
-SHORT_PATHS = sorted(set(re.findall(r"\b((?:\w+/)+\w+\.py)\b", PAGE)))
+DOTTED = set(re.findall(rf"\b((?:{'|'.join(ROOTS)})(?:\.\w+)+)(?!\w|/)", PAGE))
+NAMED = {
+    *(name.replace(".", "/") for name in DOTTED),
+    *re.findall(r"`((?:\w+/)+[\w.-]*|\w+\.toml)`", PAGE),
+    *re.findall(r"\b((?:\w+/)+\w+\.py)\b", PAGE),
+}
+PLACES = [ROOT, ROOT / "app", ROOT / "app" / "engine"]  # a picture leaves out the first folders
 
 
 @pytest.mark.parametrize("package", PACKAGES)
@@ -32,22 +36,9 @@ def test_the_page_fits_on_three_screens() -> None:
     assert len(PAGE.splitlines()) <= 135
 
 
-@pytest.mark.parametrize("name", DOTTED)
-def test_modules_exist(name: str) -> None:
-    path = ROOT / name.replace(".", "/")
-    assert path.is_dir() or path.with_suffix(".py").is_file()
-
-
-@pytest.mark.parametrize("name", PATHS)
-def test_files_and_folders_exist(name: str) -> None:
-    assert (ROOT / name).exists()
-
-
-@pytest.mark.parametrize("name", SHORT_PATHS)
-def test_files_of_pictures_exist(name: str) -> None:
-    """A picture leaves out the first folders of a path."""
-    places = [ROOT, ROOT / "app", ROOT / "app" / "engine"]
-    assert any((place / name).is_file() for place in places)
+@pytest.mark.parametrize("name", sorted(NAMED))
+def test_modules_files_and_folders_exist(name: str) -> None:
+    assert any((place / f"{name}{end}").exists() for place in PLACES for end in ("", ".py"))
 
 
 @pytest.mark.parametrize("package", DESCRIBED)

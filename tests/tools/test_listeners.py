@@ -49,6 +49,7 @@ def test_figures_are_those_of_the_listeners_that_heard_something() -> None:
     found = figures("4 at once", [smooth, late, busy, cut], 0.5)
     assert (found.requests, found.failed, found.errors) == (4, 2, ("503: busy", "ReadError"))
     assert (found.gaps, found.smooth) == (1, False)
+    assert found.rtf_p50 == pytest.approx(0.6)
     assert found.underrun_s == pytest.approx(0.4)
     assert found.first_p50_ms == pytest.approx(200)  # who heard a gap is counted and not timed
     assert figures("1 at once", [busy], 0.0).failed == 1

@@ -130,10 +130,3 @@ def test_fields_of_other_servers_are_ignored_by_name(toy_server) -> None:
     with live(toy_server) as session:
         session.create(user="me", instructions="Sing.")
         assert session.seen[-1]["ignored"] == ["user", "instructions"]
-
-
-def test_the_name_of_a_voice_is_explained_in_words(toy_server) -> None:
-    form = {"name": "My Voice", "consent": "true"}
-    answer = toy_server.post("/v1/audio/voices", data=form, files={"file": b"RIFF"})
-    assert answer.status_code == 422
-    assert "lower-case letters, digits, - and _" in answer.json()["error"]["message"]

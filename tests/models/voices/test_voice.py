@@ -115,14 +115,18 @@ def test_audio_that_cannot_be_read_is_an_error_that_names_the_file(tmp_path, con
         read_mono(file, 24_000)
 
 
-def test_codes_are_derived_once_and_cut_to_what_the_model_hears(tmp_path):
-    voice = Voice(name="a", audio=write(tmp_path / "a.flac", 2.0))
+def test_codes_are_derived_once_a_recording_and_owner_and_cut_to_what_the_model_hears(tmp_path):
+    short, long = write(tmp_path / "a.flac", 1.0), write(tmp_path / "b.flac", 2.0)
+    voices = [
+        *2 * [Voice(name="a", audio=short)],
+        *(Voice(name="a", audio=short, owner=owner) for owner in ("one", "two")),
+        Voice(name="a", audio=short, digest="a" * 64),
+        Voice(name="a", audio=long, digest="b" * 64),
+    ]
     codec = CountingCodec()
     prompts = PromptCodes(codec, CPU, max_frames=100)
-    first, second = prompts.of(voice), prompts.of(voice)
-    assert first is second
-    assert frames(first) == 100
-    assert codec.calls == 1
+    assert [frames(prompts.of(voice)) for voice in voices] == [75, 75, 75, 75, 75, 100]
+    assert codec.calls == 5
 
 
 def test_a_model_without_prompts_never_asks_the_codec(tmp_path):
@@ -143,25 +147,6 @@ def test_codes_kept_are_bounded(tmp_path):
     assert codec.calls == 65
     prompts.of(Voice(name="v0", audio=audio))
     assert codec.calls == 66
-
-
-def test_voices_of_two_owners_may_share_a_name(tmp_path):
-    codec = CountingCodec()
-    prompts = PromptCodes(codec, CPU, max_frames=225)
-    audio = write(tmp_path / "a.flac")
-    for owner in ("one", "two"):
-        prompts.of(Voice(name="a", audio=audio, owner=owner))
-    assert codec.calls == 2
-
-
-def test_a_name_that_comes_to_mean_another_recording_gives_other_codes(tmp_path):
-    codec = CountingCodec()
-    prompts = PromptCodes(codec, CPU, max_frames=225)
-    lengths = []
-    for digest, seconds in (("a" * 64, 1.0), ("b" * 64, 2.0)):
-        audio = write(tmp_path / "a.flac", seconds)
-        lengths.append(frames(prompts.of(Voice(name="a", audio=audio, digest=digest))))
-    assert lengths == [75, 150]
 
 
 def test_a_recording_that_was_opened_needs_its_file_no_more(tmp_path):
