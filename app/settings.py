@@ -356,7 +356,6 @@ class Settings(BaseSettings):
 
     @model_validator(mode="after")
     def _aliases_are_pairs(self) -> Self:
-        """Refuse malformed aliases."""
         _ = self.names
         return self
 

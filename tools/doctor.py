@@ -168,6 +168,14 @@ def _loaded(settings: Settings) -> "Synthesizer":
     return load_synthesizer(settings)
 
 
+def check_kernels(settings: Settings) -> str:
+    """Load the model, which tries each kernel of our own where it is to run."""
+    kernels = _loaded(settings).info.kernels
+    if "is torch's" in kernels:
+        raise CheckWarning(f"steps run in more kernels than they could: {kernels}")
+    return kernels or "on a CPU there are none but those of int8 weights"
+
+
 def check_streams(settings: Settings) -> str:
     """Measure for about a second how many streams this machine sustains."""
     from app.engine.admission import Capacity
@@ -206,6 +214,7 @@ _CHECKS = {
     "device": device.check_device,
     "espeak": check_espeak,
     "model": check_model,
+    "kernels": check_kernels,
     "golden": check_golden,
     "streams": check_streams,
     "formats": check_formats,

@@ -218,7 +218,6 @@ def _field(problem: Mapping[str, Any]) -> str:
 
 
 def _sentence(problem: Mapping[str, Any], guesses: Iterator[int]) -> str:
-    """Return the message for one field."""
     field, message = _field(problem), str(problem["msg"]).removeprefix("Value error, ")
     if problem["type"] == "extra_forbidden":
         near = []

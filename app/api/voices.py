@@ -134,7 +134,6 @@ async def read_voice_form(
 def _separate(
     form: FormData, kind: type[BaseModel], file_fields: Sequence[str]
 ) -> tuple[dict[str, str], UploadFile]:
-    """Return the text fields and the file."""
     texts: dict[str, str] = {}
     files: dict[str, UploadFile] = {}
     for field, part in form.multi_items():

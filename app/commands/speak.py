@@ -83,7 +83,6 @@ class Speak(SpeakOptions):
             raise
 
     async def _ask(self, text: str, form: AudioFormat) -> None:
-        """Have a server speak."""
         async with self.open_client() as client:
             await SpeechClient(client, self, text, form).speak()
 
@@ -127,7 +126,6 @@ class Speak(SpeakOptions):
         return Journal(self.parts, job, pieces, repr(made_by))
 
     def _text(self) -> str:
-        """Return the text to speak."""
         if (self.input is None) == (self.file is None):
             raise CommandError("input: give either a text, or - for stdin, or --file")
         try:

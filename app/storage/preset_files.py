@@ -10,7 +10,6 @@ A file may add presets but not replace any. Loads without torch.
 
 import json
 from collections import Counter
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -39,7 +38,7 @@ class PresetFile(BaseModel):
     about: dict[str, Any] = Field(
         default_factory=dict, description="Provenance of the presets; not interpreted."
     )
-    presets: dict[PresetName, dict[str, Any]] = Field(
+    presets: dict[PresetName, SamplingParams] = Field(
         min_length=1, description="Name to knobs, as in a request."
     )
 
@@ -51,10 +50,10 @@ def read_presets(source: str | Path | None) -> Presets:
     """
     found = dict(PRESETS)
     for path in _files(source):
-        for name, knobs in _read(path).presets.items():
+        for name, params in _read(path).presets.items():
             if name in {*found, AUTO}:
                 raise PresetError(f"presets: {path}: there is a preset {name!r} already")
-            found[name] = _validated(knobs, f"presets: {path}: {name}")
+            found[name] = _chosen(params, f"presets: {path}: {name}")
     return found
 
 
@@ -70,9 +69,9 @@ def _files(source: str | Path | None) -> list[Path]:
 
 def _read(path: Path) -> PresetFile:
     try:
-        return PresetFile.model_validate(
-            json.loads(path.read_text("utf-8"), object_pairs_hook=_unique_keys), strict=True
-        )
+        content = path.read_text("utf-8")
+        json.loads(content, object_pairs_hook=_unique_keys)
+        return PresetFile.model_validate_json(content, strict=True)
     except OSError as error:
         raise PresetError(f"presets: {path}: {error.strerror}") from error
     except ValidationError as error:
@@ -81,25 +80,21 @@ def _read(path: Path) -> PresetFile:
         raise PresetError(f"presets: {path}: {error}") from error
 
 
-def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return a JSON object as a dict; `json` alone would keep the last of equal keys."""
+def _unique_keys(pairs: list[tuple[str, Any]]) -> None:
+    """Refuse a key that occurs twice in a JSON object; pydantic would keep the last."""
     twice = [name for name, count in Counter(name for name, _ in pairs).items() if count > 1]
     if twice:
         raise ValueError(f"key {twice[0]!r} occurs twice")
-    return dict(pairs)
 
 
-def _validated(knobs: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """Return the knobs of one preset with the types of their declaration."""
+def _chosen(params: SamplingParams, where: str) -> dict[str, Any]:
+    """Return the knobs that a preset sets, if a preset may set them together."""
+    chosen = {name: getattr(params, name) for name in params.model_fields_set}
     for name in OF_REQUESTS:
-        if name in knobs:
+        if name in chosen:
             raise PresetError(f"{where}.{name}: belongs to a request, not to a preset")
     try:
-        params = SamplingParams.model_validate_json(json.dumps(knobs), strict=True)
-        chosen = {name: getattr(params, name) for name in params.model_fields_set}
         resolve(SamplingParams(), chosen)
-    except ValidationError as error:
-        raise PresetError(f"{where}.{first_problem(error)}") from error
     except ConflictError as error:
         raise PresetError(f"{where}: {error}") from error
     return chosen

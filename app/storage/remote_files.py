@@ -4,10 +4,10 @@ import errno
 import logging
 import threading
 import time
-from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from datetime import timedelta
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -42,24 +42,19 @@ class RemoteFiles:
 
     def __init__(self, url: str, *, look_up_s: float, transfer_s: float = TRANSFER_S) -> None:
         self.root = Path()
-        self._cached: OrderedDict[Path, bytes] = OrderedDict()
         self._quick = _store(url, look_up_s), look_up_s
         self._slow = _store(url, transfer_s), transfer_s
+        self._read_large = lru_cache(_MOST_CACHED)(partial(self._read, self._slow))
         self._asked, self._answers = threading.Event(), threading.Event()
         self._leaving = threading.Lock()
         threading.Thread(target=self._start, name="voices", daemon=True).start()
 
     def read(self, path: Path, *, large: bool = False) -> bytes:
         """Return the content of an object; large ones, whose names have its hash, are cached."""
-        if (cached := self._cached.get(path)) is not None:
-            return cached
-        place = self._slow if large else self._quick
-        content = self._call(place, lambda store: bytes(obstore.get(store, str(path)).bytes()))
-        if large:
-            self._cached[path] = content
-            while len(self._cached) > _MOST_CACHED:
-                self._cached.popitem(last=False)
-        return content
+        return self._read_large(path) if large else self._read(self._quick, path)
+
+    def _read(self, place: tuple[ObjectStore, float], path: Path) -> bytes:
+        return self._call(place, lambda store: bytes(obstore.get(store, str(path)).bytes()))
 
     def exists(self, path: Path) -> bool:
         """Return whether there is an object."""

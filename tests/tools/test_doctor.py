@@ -1,6 +1,5 @@
 """`valle-serve doctor`: a line a check, what to do about what is wrong, and the exit status."""
 
-import importlib.util
 import os
 import shutil
 import socket
@@ -18,6 +17,7 @@ from app.commands.checks import device
 from app.commands.errors import CheckWarning, CommandError
 from app.settings import Settings
 from models.checkpoints.hub import PINNED, HubFile
+from models.cuda.kernels.operators import Kernels
 from tests.app.tools.redis_server import RedisServer
 from tests.toy.make_public import make_public
 
@@ -26,6 +26,7 @@ CHECKS = (
     "device",
     "espeak",
     "model",
+    "kernels",
     "golden",
     "streams",
     "formats",
@@ -172,10 +173,6 @@ class Host(NamedTuple):
     name: str = "NVIDIA H100 80GB HBM3"
     free_gb: float = 70
     visible: str | None = None
-    triton: bool = True
-    compilers: tuple[str, ...] = ("gcc",)
-    linked: bytes = b"libcuda.so.1 (libc6,x86-64) => /lib/x86_64-linux-gnu/libcuda.so.1"
-    cache: str = "/tmp"
 
 
 @pytest.fixture
@@ -200,20 +197,12 @@ def host(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Hos
         "get_device_name": lambda _: is_here.name,
     }.items():
         monkeypatch.setattr(torch.cuda, name, value)
-    linker = subprocess.CompletedProcess((), 0, is_here.linked)
     monkeypatch.setattr(torch.version, "cuda", is_here.built_for)
     monkeypatch.setattr("ctypes.CDLL", library)
-    monkeypatch.setattr(subprocess, "run", lambda *_, **__: linker)
     monkeypatch.setattr(device, "KERNEL_MODULE", "/proc" if is_here.on_host else "/nowhere")
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: name if is_here.triton else None)
-    monkeypatch.setattr(shutil, "which", lambda name: name if name in is_here.compilers else None)
-    for name, setting in {"CUDA_VISIBLE_DEVICES": is_here.visible, "CC": None}.items():
-        monkeypatch.delenv(name, raising=False)
-        if setting is not None:
-            monkeypatch.setenv(name, setting)
-    for name in ("TRITON_LIBCUDA_PATH", "LD_LIBRARY_PATH"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("TRITON_CACHE_DIR", is_here.cache)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    if is_here.visible is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", is_here.visible)
     return is_here
 
 
@@ -236,10 +225,6 @@ def host(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Hos
         (Host(gpus=0), "with an instance below it where MIG is on"),
         (Host(gpus=0, visible=""), "CUDA_VISIBLE_DEVICES= names no GPU"),
         (Host(name="NVIDIA H100 MIG 1g.10gb", free_gb=1.2), "MIG 1g.10gb has 1.2 of"),
-        (Host(triton=False), "need Triton"),
-        (Host(compilers=()), "install gcc"),
-        (Host(linked=b""), "run /sbin/ldconfig, or set TRITON_LIBCUDA_PATH"),
-        (Host(cache="/proc/triton"), "set TRITON_CACHE_DIR"),
     ],
     indirect=["host"],
 )
@@ -252,3 +237,15 @@ def test_each_way_in_which_a_gpu_host_is_set_up_wrongly_is_told_with_its_cure(
         said = str(error)
         assert host != Host()
     assert told in said
+
+
+def test_kernels_that_cannot_run_are_told_in_the_words_of_their_compiler(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    why = "RuntimeError: Failed to find C compiler"
+    kernels = str(Kernels(frozenset({"norm"}), {"draw": why}))
+    loaded = SimpleNamespace(info=SimpleNamespace(kernels=kernels))
+    monkeypatch.setattr("tools.doctor._loaded", lambda _: loaded)
+    _, told = diagnosed(capsys)
+    assert told["kernels"].startswith("warn ")
+    assert why in told["kernels"]

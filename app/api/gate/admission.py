@@ -241,7 +241,6 @@ class Admission:
         return self._counted(client)
 
     def _check_work(self, client: str) -> None:
-        """Check that a client's work may begin."""
         if self._max_concurrent and self._working[client] >= self._max_concurrent:
             raise self._too_much_work()
 

@@ -482,7 +482,6 @@ class GateMiddleware:
         await refusal(scope, receive, answer.send)
 
     async def _admitted(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Refuse a request or forward it."""
         connection = HTTPConnection(scope)
         with ExitStack() as work:
             connection.state.held = work
@@ -582,7 +581,6 @@ def _is_work(scope: Scope) -> bool:
 
 
 def _unknown(key: str | None) -> Response:
-    """Return the error response for a missing or unknown key."""
     message = (
         "an API key is required: send the header authorization: Bearer KEY"
         if key is None

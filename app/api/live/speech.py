@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from time import monotonic
 from typing import Any
 from uuid import uuid4
@@ -91,32 +91,25 @@ class Services:
     recent: RecentSpeeches
     reports: ReportWriter
     render_pool: RenderPool
-    sessions: Places
+    live_sessions: Places
     settings: Settings
 
     @classmethod
     def of(cls, state: Any) -> "Services":
         """Return those of an application's state."""
-        return cls(
-            state.engine,
-            state.admission,
-            state.recent,
-            state.reports,
-            state.render_pool,
-            state.live_sessions,
-            state.settings,
-        )
+        return cls(**{field.name: getattr(state, field.name) for field in fields(cls)})
 
     def place(self, client: str) -> AbstractContextManager[None]:
         """Return a place for a session, to be entered at once; raises TooManySessions."""
         self.admission.check_open()
         self.engine.check_ready()
-        if not self.sessions.free(client):
+        sessions = self.live_sessions
+        if not sessions.free(client):
             raise TooManySessions(
-                f"{self.sessions.taken} sessions are open, which is the limit for all or for you",
+                f"{sessions.taken} sessions are open, which is the limit for all or for you",
                 retry_after_s=_RETRY_S,
             )
-        return self.sessions.held(client)
+        return sessions.held(client)
 
 
 class SpeechMessages:
@@ -255,7 +248,6 @@ class LiveSpeech:
         self.audio_bytes += len(sound)
 
     async def _end(self, error: SpeechError | None, result: SpeechResult | None) -> None:
-        """Store the outcome and announce the end."""
         self.ending = True
         self._keep(result or self._failure(error))
         await self._messages.ended(self, error, result)

@@ -184,7 +184,6 @@ class ValleSession(WebSocketSession):
         self._sequence = 0
 
     async def _take(self, speech: LiveSpeech, message: InputText) -> None:
-        """Accept a text message and acknowledge it."""
         if message.sequence != self._sequence:
             raise InvalidRequest(
                 f"sequence must be {self._sequence}, not {message.sequence}", param="sequence"
@@ -277,7 +276,6 @@ class ResponseMessages(SpeechMessages):
         )
 
     async def _send(self, kind: str, **fields: Any) -> None:
-        """Send a message of this response."""
         await self._socket.message(kind, self._wanted.speed, response_id=self.id, **fields)
 
 

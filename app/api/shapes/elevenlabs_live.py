@@ -153,7 +153,6 @@ class ElevenLabsSession(WebSocketSession):
             self.contexts[name].flushed = True
 
     async def _begin(self, name: str) -> LiveSpeech:
-        """Begin the speech of a context."""
         first = self.contexts[name].first
         settings = first.voice_settings
         given: dict[str, Any] = {
@@ -295,7 +294,6 @@ class TextMessages(SpeechMessages):
 
 
 def _parsed(raw: str | bytes) -> TextMessage:
-    """Return a message."""
     if isinstance(raw, bytes):
         raise InvalidRequest("send text, not bytes")
     check_json_size(raw)
@@ -306,7 +304,6 @@ def _parsed(raw: str | bytes) -> TextMessage:
 
 
 def _refusal(error: SpeechError) -> dict[str, Any]:
-    """Return ElevenLabs' message for an error."""
     return {"message": error.message, "error": error.code, "code": _close_code(error)}
 
 

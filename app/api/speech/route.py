@@ -397,7 +397,6 @@ def _read(body: bytes, kind: str, count: int) -> list[np.ndarray[Any, Any]]:
 
 
 def _check_count(sent: int, count: int) -> None:
-    """Do nothing if so many utterances are right."""
     if sent != count:
         raise InvalidRequest(
             f"{sent} utterances were sent, the speech has {count}", param="utterances"

@@ -1,18 +1,14 @@
 """Check that PyTorch, the NVIDIA driver and the GPU fit together."""
 
 import ctypes
-import importlib.util
 import os
 import platform
 import re
-import shutil
-import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from app.commands.checks.host import writable
 from app.commands.errors import CheckWarning, CommandError
 from app.settings import Settings
 
@@ -70,43 +66,10 @@ def check_device(settings: Settings) -> str:
             f" {all_bytes / 1e9:.1f} GB free, and {_LEAST_BYTES / 1e9:.0f} are needed; see"
             " nvidia-smi for who has the rest, take a larger MIG instance, or set TTS_DEVICE=cpu"
         )
-    if settings.fused_kernels != "off" and (lacking := lacking_for_kernels()):
-        raise CheckWarning(lacking)
     return (
         f"{device} {torch.cuda.get_device_name(device)}, {free_bytes / 1e9:.0f} GB free,"
         f" driver for CUDA {facts.driver}, torch {torch.__version__}"
     )
-
-
-def lacking_for_kernels() -> str | None:
-    """Return what the kernels of the service's own lack, without which torch's are taken."""
-    if importlib.util.find_spec("triton") is None:
-        lacks = "Triton, which torch brings on Linux"
-    elif not (os.environ.get("CC") or shutil.which("gcc") or shutil.which("clang")):
-        lacks = "a C compiler; install gcc, with the headers of C and of Python"
-    elif not _linker_finds_driver():
-        lacks = f"{_DRIVER} where the linker looks; run /sbin/ldconfig, or set TRITON_LIBCUDA_PATH"
-    else:
-        folder = os.environ.get("TRITON_CACHE_DIR") or "~/.triton/cache"
-        try:
-            writable(folder, "TRITON_CACHE_DIR")
-        except CommandError as error:
-            lacks = f"a folder to compile to: {error}"
-        else:
-            return None
-    return f"steps run in more kernels than they could: the service's own need {lacks}"
-
-
-def _linker_finds_driver() -> bool:
-    """Return whether Triton finds the driver's library, by the places that it looks in."""
-    if os.environ.get("TRITON_LIBCUDA_PATH"):
-        return True
-    try:
-        known = subprocess.run(["/sbin/ldconfig", "-p"], capture_output=True, check=True).stdout
-    except (OSError, subprocess.CalledProcessError):
-        known = b""
-    folders = os.environ.get("LD_LIBRARY_PATH", "").split(":")
-    return _DRIVER.encode() in known or any(Path(one, _DRIVER).exists() for one in folders)
 
 
 def problem(facts: CudaFacts) -> str | None:

@@ -64,7 +64,6 @@ class SpeechClient:
             self._summarise(answer, report)
 
     async def _post(self) -> httpx2.Response:
-        """Return the response with the whole file."""
         body = {**self._body, "response_format": self._form, "stream": False}
         answer = await self._client.post(_PATH, json=body)
         await check(answer)
