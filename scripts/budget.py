@@ -18,10 +18,10 @@ PRODUCT = ("app", "models", "samplers", "valle_serve")
 DOCUMENTED = (*PRODUCT, "cluster", "tools", "training", "benchmarks", "scripts", "examples")
 MOST_PARAMETERS = 6
 LIMITS = {
-    "lines": 36_212,
-    "code": 25_072,
+    "lines": 35_927,
+    "code": 24_869,
     "docstrings": 14.2,  # percent of the lines
-    "tests": 39_475,
+    "tests": 39_473,
     "names": 0,  # class names that are there twice
     "wide": 15,  # functions of more than `MOST_PARAMETERS`
     "folder": 14,  # files of the largest folder

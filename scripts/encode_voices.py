@@ -26,7 +26,7 @@ def main() -> None:
         codes = prompts.encode(voice)[:FRAMES]
         write_codes(voice.audio.with_suffix(SUFFIX), codes, digest)
         print(f"{voice.name}: {len(codes)} frames")
-    silent = torch.nonzero(silent_codes(speech.codec))
+    silent = torch.tensor(silent_codes(speech.codec))[:, None]
     write_codes(BUILTIN_MODEL / SHIPPED, silent, digest)
     print(f"silence: {len(silent)} codes")
     write_sums(sorted(BUILTIN_MODEL.glob("*.safetensors")))

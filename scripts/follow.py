@@ -34,7 +34,7 @@ STOPS = (
     ("samplers/ar/sampler.py", "ArSampler.advance"),
     ("samplers/ops/filters.py", "top_p_floor"),
     ("app/engine/level_0/job.py", "Level0Job.emit_finished_blocks"),
-    ("app/engine/sound/utterance.py", "ChunkDecoder.push"),
+    ("app/engine/sound/utterance.py", "SoundUtterance._sound"),
     ("app/engine/serving/running.py", "RunningJob.send"),
     ("app/engine/sound/joining/joiner.py", "Joiner.finish"),
     ("app/api/speech/answer.py", "result_headers"),

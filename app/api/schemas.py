@@ -28,7 +28,7 @@ from app.engine.job import (
     UtteranceText,
     WordTimes,
 )
-from samplers.knobs.knob import ui
+from samplers.knobs.knob import knob
 from samplers.knobs.params import SamplingParams
 
 MOST_ENTRIES: Final = 1000
@@ -97,23 +97,18 @@ class SpeechOptions(SamplingParams):
     language: str | None = Field(
         None, max_length=35, description="Language of the text; default that of the voice."
     )
-    speed: float = Field(
-        1.0,
-        ge=0.25,
-        le=4,
-        description="Playback speed, at constant pitch.",
-        json_schema_extra=ui(
-            "playback", off=1.0, step=0.05, label="Speed", values=(0.75, 0.9, 1.0, 1.1, 1.25)
-        ),
+    # fmt: off
+    speed: float = knob(
+        1.0, "Playback speed, at constant pitch.",
+        group="playback", off=1.0, step=0.05, ge=0.25, le=4,
+        label="Speed", values=(0.75, 0.9, 1.0, 1.1, 1.25),
     )
-    loudness_lufs: float | None = Field(
-        None,
-        ge=-40,
-        le=-10,
-        description="Target loudness by ITU-R BS.1770: -16 is usual for podcasts, -23 for"
-        " broadcasts. Null leaves it unchanged.",
-        json_schema_extra=ui("playback", unit="LUFS", step=0.5, values=(-23.0, -19.0, -16.0)),
+    loudness_lufs: float | None = knob(
+        None, "Target loudness by ITU-R BS.1770: -16 is usual for podcasts, -23 for broadcasts."
+        " Null leaves it unchanged.",
+        group="playback", unit="LUFS", step=0.5, ge=-40, le=-10, values=(-23.0, -19.0, -16.0),
     )
+    # fmt: on
     sample_rate: SampleRate | None = Field(
         None,
         description="Samples a second. Default that of the model, 24,000; of `ulaw` and `alaw`"
@@ -124,13 +119,12 @@ class SpeechOptions(SamplingParams):
         description="OpenAI's clients send them and the models take none: ignored, as the header"
         " `X-Ignored` says, or refused, as the operator decides.",
     )
-    max_duration_s: float | None = Field(
-        None,
-        gt=0,
-        le=3600,
-        description="Limit of the speech in seconds without pauses; default by the text's length.",
-        json_schema_extra=ui("request", unit="s", step=0.5, top=60),
+    # fmt: off
+    max_duration_s: float | None = knob(
+        None, "Limit of the speech in seconds without pauses; default by the text's length.",
+        group="request", unit="s", step=0.5, top=60, gt=0, le=3600,
     )
+    # fmt: on
     priority: Literal["normal", "background"] = Field(
         "normal",
         description="A background request starts when no normal one waits, and yields to them while"

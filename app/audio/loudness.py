@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.engine.job import Samples
-from app.engine.sound.joining.filter_graph import FilterGraph
+from models.voices.libav import FilterGraph
 from models.voices.loudness import loudness_lufs
 
 _CEILING_DB: Final = -1.0

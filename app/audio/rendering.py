@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 from app.audio.formats import DEFAULT_RATES, AudioFormat, SampleRate
 from app.audio.loudness import Leveller, Limiter, apply_gain, gain_db
 from app.engine.job import Samples
-from app.engine.sound.joining.filter_graph import FilterGraph
 from app.engine.sound.joining.tempo import Tempo
+from models.voices.libav import FilterGraph
 
 _FULL_SCALE: Final = 2**15
 _SAMPLE_BYTES: Final = 2

@@ -186,9 +186,8 @@ class Capacity:
     def blocking_s(self) -> float:
         """Longest time for which a stream that plays waits because another begins.
 
-        The most urgent stream comes next, but after the chunk or the prefill that has begun: a
-        listener needs so many seconds of audio buffered not to notice. Under a quota all workers
-        share the processor time, so the first audio of the other comes out of it as well.
+        A chunk or a prefill that has begun comes first; under a quota all of the other's first
+        audio, as all workers share the processor time.
         """
         return self.delay_s(1)
 

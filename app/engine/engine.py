@@ -132,11 +132,9 @@ class SpeechEngine:
         self._on_failed = callback
 
     def submit(self, job: SpeechJob) -> SpeechStream:
-        """Queue a job, without waiting. Must be called on an event loop.
+        """Queue a job, without waiting; return its chunks. Must be called on an event loop.
 
-        Returns an async iterator of its chunks; leaving it cancels the job. An invalid job
-        raises its SpeechError from the first step of the iterator, once its text was read,
-        even while other jobs wait.
+        An invalid job raises its SpeechError once its text was read, even while other jobs wait.
         """
         running = self._admit(job.id, client=job.client, played=job.played)
         self._text_worker.read(self._backend, running, job)

@@ -31,11 +31,12 @@ class SpeechError(Exception):
     """A job was refused, or ended without a result; ``code`` is a stable identifier of the kind."""
 
     code: ClassVar[str] = "speech_error"
+    param: str | None = None  # name of the request's field at fault, or None
 
     def __init__(self, message: str, *, param: str | None = None) -> None:
         super().__init__(message)
         self.message = message
-        self.param = param  # name of the request's field at fault, or None
+        self.param = param or self.param
 
 
 class InvalidRequest(SpeechError):
@@ -48,45 +49,35 @@ class VoiceDamaged(InvalidRequest):
     """An uploaded voice cannot be read: it is to be deleted and uploaded again."""
 
     code = "voice_damaged"
-
-    def __init__(self, message: str) -> None:
-        super().__init__(message, param="voice")
+    param = "voice"
 
 
 class UnknownVoice(SpeechError):
     """There is no voice of that name."""
 
     code = "voice_not_found"
-
-    def __init__(self, message: str) -> None:
-        super().__init__(message, param="voice")
+    param = "voice"
 
 
 class UnknownModel(SpeechError):
     """The request names a model other than the loaded one."""
 
     code = "model_not_found"
-
-    def __init__(self, message: str) -> None:
-        super().__init__(message, param="model")
+    param = "model"
 
 
 class UnknownSpeech(SpeechError):
     """No response of that id is stored: it never was, or newer ones replaced it."""
 
     code = "speech_not_found"
-
-    def __init__(self, message: str) -> None:
-        super().__init__(message, param="id")
+    param = "id"
 
 
 class VoiceExists(SpeechError):
     """There is already a voice of that name."""
 
     code = "voice_exists"
-
-    def __init__(self, message: str) -> None:
-        super().__init__(message, param="name")
+    param = "name"
 
 
 class Forbidden(SpeechError):

@@ -160,10 +160,9 @@ class Backend(Protocol):
         """Name of each preset, `auto` first -> every knob resolved for this model, no seed."""
 
     def plan(self, job: SpeechJob, on_piece: Callable[[], None] = lambda: None) -> Plan:
-        """Check and resolve a job, and convert its text; raise a SpeechError. Takes a while.
+        """Check and resolve a job, and convert its text; raise a SpeechError.
 
-        ``on_piece`` is called every few milliseconds, between two pieces of the text, and may plan
-        other jobs.
+        ``on_piece`` is called every few milliseconds meanwhile, and may plan other jobs.
         """
 
     def read(self, job: SpeechJob, on_piece: Callable[[], None] = lambda: None) -> Reading:
@@ -190,11 +189,9 @@ class Backend(Protocol):
         """The most chunks of audio that `make_together` makes; 1: it makes none."""
 
     def make_together(self, streams: Sequence[SoundStream]) -> Sequence[SoundStream]:
-        """Make the next chunk of the first of some streams, the most urgent, and of others with it.
+        """Make the next chunk of the most urgent stream, the first, and of others that fit.
 
-        All have frames that no audio was made of. What they were given is then found made when it
-        is asked for. Returns those whose chunks were made; none if that of the first is made by
-        itself.
+        Returns those whose `push` iterators have it then; none if the first is made by itself.
         """
 
     def replay(self, result: SpeechResult, playback: Playback) -> Iterator[AudioChunk]:
@@ -213,10 +210,7 @@ class Backend(Protocol):
         """Release everything; nothing may be called afterwards."""
 
     def measure(self, costs: Capacity, slots: int) -> Batch[Any]:
-        """Speak for about a second and record the costs. Call before all jobs.
-
-        Returns the batch of it, without jobs, of so many rows or of more if it needs more.
-        """
+        """Speak for about a second and note the costs; returns a batch of at least so many rows."""
 
     def check_golden(self) -> GoldenResult | None:
         """Speak the golden requests; None if the model has none for the weights in use."""

@@ -68,7 +68,7 @@ USUAL_PHONEME_S: Final = 0.08
 """Usual seconds of speech a phoneme symbol: speech has 10 to 15 phonemes a second."""
 
 TraceColumns = Mapping[str, Array]
-"""Field of `samplers.ar.trace.Record` -> ``[N, ...]``, one entry a token drawn."""
+"""Each of `samplers.ar.trace.FIELDS` -> ``[N, ...]``, one entry a token drawn."""
 
 
 Timestamps = Literal["none", "word", "phoneme"]

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -13,6 +14,7 @@ from app.engine.job import (
     FinishReason,
     RankedTake,
     SamplerMemory,
+    SpokenUtterance,
     TraceColumns,
 )
 from models.config import BOS_ID, EOS_ID
@@ -31,19 +33,9 @@ class ContextUtterance:
     codes: Tensor  # ``[T]`` int64 of level 0, on the host
 
 
-@dataclass(frozen=True, slots=True)
-class KeptFrames:
-    """The first frames of an utterance, which an earlier take has drawn."""
-
-    codes: Tensor  # ``[T, K]`` int64, on the host
-    # Those of the earlier take before the last of the frames was drawn.
-    backtracks: tuple[Backtrack, ...] = ()
-    memory: SamplerMemory | None = None  # the sampler's; None: that of a new utterance
-
-    @property
-    def level_0(self) -> list[int]:
-        """The codes of level 0."""
-        return self.codes[:, 0].tolist()
+def level_0_of(spoken: SpokenUtterance) -> Tensor:
+    """Return the codes of level 0 of a result, ``[T]`` int64."""
+    return torch.from_numpy(spoken.codes[:, 0].astype(np.int64))
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,23 +51,20 @@ class UtteranceInput:
     language: int = 0  # its index in the model's languages
     trace: bool = False
     top_logprobs: int = 0  # how many of the likeliest codes it tells for each
-    silent: Tensor | None = None  # ``(V,)`` bool, the codes of silence; None if none are known
+    silent: Sequence[int] = ()  # the codes of silence
     context: Sequence[ContextUtterance] = ()
     # Key of the prefixes' shared part in the prefix cache; None: it is not cached.
     voice: VoiceKey | None = None
     aligned: bool = False
-    kept: KeptFrames | None = None  # its first frames, of an earlier take; None: all are drawn
+    # Its first frames, of an earlier take, with the backtracks and the memory of the sampler before
+    # the last of them was drawn. None: all are drawn
+    kept: SpokenUtterance | None = None
 
     @classmethod
-    def known(cls, codes: Tensor) -> Self:
-        """Return an utterance of which all codes ``[T, K]`` int64 are known, and no text."""
-        params = SamplingParams(nar_levels=0)
-        return cls([BOS_ID, EOS_ID], params, 0, 0, len(codes), kept=KeptFrames(codes))
-
-    @property
-    def silent_codes(self) -> Sequence[int]:
-        """The codes of silence; empty if none are known."""
-        return [] if self.silent is None else torch.nonzero(self.silent)[:, 0].tolist()
+    def known(cls, spoken: SpokenUtterance) -> Self:
+        """Return an utterance of which all codes are known, and no text."""
+        params, frames = SamplingParams(nar_levels=0), len(spoken.codes)
+        return cls([BOS_ID, EOS_ID], params, 0, 0, frames, kept=spoken.kept(frames))
 
     @property
     def positions(self) -> int:
@@ -171,12 +160,12 @@ class KnownUtterance(Level0Utterance):
     """One of which nothing is drawn: of kept frames, or of none, as a pause is."""
 
     def __init__(
-        self, reason: FinishReason, kept: KeptFrames | None = None, *, traced: bool = False
+        self, reason: FinishReason, kept: SpokenUtterance | None = None, *, traced: bool = False
     ) -> None:
         self.finish_reason, self.trace = reason, {} if traced else None
         self._codes = torch.zeros(0, dtype=torch.int64)
         if kept is not None:
-            self._codes = kept.codes[:, 0]
+            self._codes = level_0_of(kept)
             self.backtracks, self.memory = kept.backtracks, kept.memory
 
     def level_0(self, start: int = 0, end: int | None = None) -> Tensor:

@@ -159,7 +159,7 @@ def without_a_word(
     job = Level0Job(
         speech,
         synthesizer._planner.front_end,
-        torch.zeros(speech.model.config.codes, dtype=torch.bool),
+        (),
         plan,
         lambda _: None,
     )

@@ -1,18 +1,15 @@
 """Loading, downloading and checking checkpoints, an adapter for each layout of files."""
 
 from models.checkpoints.builtin import (
-    DecoderName,
-    SpeechModel,
     load_codec,
     load_lm,
-    load_speech_model,
     read_codec_config,
     save_codec,
     save_lm,
     save_prior,
 )
 from models.checkpoints.files import CheckpointError
-from models.checkpoints.sources import open_speech_model
+from models.checkpoints.sources import DecoderName, SpeechModel, open_speech_model
 
 __all__ = [
     "CheckpointError",
@@ -20,7 +17,6 @@ __all__ = [
     "SpeechModel",
     "load_codec",
     "load_lm",
-    "load_speech_model",
     "open_speech_model",
     "read_codec_config",
     "save_codec",

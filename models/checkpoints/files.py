@@ -145,29 +145,22 @@ def write_sums(files: Sequence[Path]) -> None:
     partial.rename(folder / SUMS)
 
 
-def check_sums(files: Sequence[Path]) -> str:
-    """Compare files of a folder with its checksums, if it has any; return `sha256_of` all files.
+def check_sums(files: Sequence[Path]) -> None:
+    """Compare files of a folder with its checksums, if it has any.
 
     Raises CheckpointError if a file differs or is not listed.
     """
     folder = files[0].parent
-    stored = _listed(folder) if (folder / SUMS).exists() else None
-    together = sha256()
+    if not (folder / SUMS).exists():
+        return
+    stored = _listed(folder)
     for file in files:
-        if stored is not None and file.name not in stored:
+        if file.name not in stored:
             raise CheckpointError(f"{file} is not in {SUMS}: it does not belong to the others")
-        # The hash of the first file is that of all files so far: it is not computed twice.
-        own = together if file is files[0] else sha256()
-        with file.open("rb") as stream:
-            while block := stream.read(1 << 20):
-                together.update(block)
-                if own is not together and stored is not None:
-                    own.update(block)
-        if stored is not None and own.hexdigest() != stored[file.name]:
+        if sha256_of([file]) != stored[file.name]:
             raise CheckpointError(
                 f"{file} is damaged, or not the file that was saved: its hash is not that of {SUMS}"
             )
-    return together.hexdigest()
 
 
 def _listed(folder: Path) -> Mapping[str, str]:

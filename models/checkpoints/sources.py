@@ -1,18 +1,49 @@
 """Loading of whatever `TTS_MODEL` names: a folder, a published file, or a model of the hub."""
 
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import torch
 
-from models.checkpoints.builtin import DecoderName, SpeechModel, load_lm, load_speech_model
+from models.checkpoints.builtin import codec_files, lm_files, load_codec, load_lm
 from models.checkpoints.encodec import load_official, official_file
 from models.checkpoints.files import CheckpointError, sha256_of
 from models.checkpoints.hub import CACHE, locate
 from models.checkpoints.published.load import SUFFIXES, find_file, load_public
 from models.checkpoints.vocos import load_vocos, vocos_file
+from models.codecs.interface import Codec
+from models.codecs.vocos import Vocos
+from models.valle import Valle
 
 VOICES = Path(__file__).resolve().parents[2] / "weights"
 """Folder whose voices serve models without voices of their own."""
+
+
+DecoderName = Literal["codec", "vocos"]
+"""Which module decodes codes to samples: the codec itself, or Vocos in its place."""
+
+
+@dataclass(frozen=True)
+class SpeechModel:
+    """A loaded model with its codec: phonemes to samples."""
+
+    name: str  # the model's name in requests
+    sha256: str  # hash of all weights; part of responses, so that they can be reproduced
+    folder: Path  # folder with `voices/`
+    model: Valle
+    codec: Codec  # encodes voices, and decodes unless there is `vocos`
+    vocos: Vocos | None = None  # decodes in place of the codec, or None
+
+    @property
+    def decoder(self) -> Codec | Vocos:
+        """The module that decodes codes to samples."""
+        return self.vocos or self.codec
+
+    @property
+    def decoder_name(self) -> DecoderName:
+        """The name of `decoder`."""
+        return "vocos" if self.vocos else "codec"
 
 
 def open_speech_model(
@@ -27,35 +58,36 @@ def open_speech_model(
 
     The name is a folder, a published file, or as `models.checkpoints.hub.find` reads it. A model
     without its own codec gets the official EnCodec, which published checkpoints were trained with.
-    Vocos decodes only EnCodec's codes. Raises CheckpointError if the model is of no known layout,
-    or does not fit the codec.
+    Raises CheckpointError if the model is of no known layout, or does not fit the codec.
     """
     path = locate(str(name), offline=offline)
-    if (path / "codec.json").is_file():
-        if decoder == "vocos":
-            raise CheckpointError(
-                f"{path} brings a codec of its own; Vocos decodes the codes of EnCodec alone"
-            )
-        return load_speech_model(path, device)
-    if (path / "lm.json").is_file():
-        model, files = load_lm(path), sorted(path.glob("lm-*.safetensors"))
+    brings_codec = (path / "codec.json").is_file()
+    if brings_codec and decoder == "vocos":
+        raise CheckpointError(
+            f"{path} brings a codec of its own; Vocos decodes the codes of EnCodec alone"
+        )
+    if brings_codec or (path / "lm.json").is_file():
+        model, files = load_lm(path), lm_files(path)
     elif path.is_file() or (path.is_dir() and any(map(is_published, path.iterdir()))):
         model, files = load_public(path), [find_file(path)]
     else:
         raise CheckpointError(f"{path} is neither a model's folder nor a published file")
-    if not model.config.phoneme_vocabulary:
-        raise CheckpointError(
-            f"{path}: no vocabulary of phonemes in its metadata; put the tokenizer.json of the"
-            " repository beside it"
-        )
-    converted = official_file(cache, offline=offline)
-    codec = load_official(converted)
+    if brings_codec:
+        codec = load_codec(path)
+        files += codec_files(path)
+    else:
+        if not model.config.phoneme_vocabulary:
+            raise CheckpointError(
+                f"{path}: no vocabulary of phonemes in its metadata; put the tokenizer.json of the"
+                " repository beside it"
+            )
+        files.append(official_file(cache, offline=offline))
+        codec = load_official(files[-1])
     if (model.config.levels, model.config.codes) != (codec.config.levels, codec.config.codes):
         raise CheckpointError(
             f"{path}: the model speaks {model.config.levels} levels of {model.config.codes} codes,"
-            f" EnCodec {codec.config.levels} of {codec.config.codes}"
+            f" the codec {codec.config.levels} of {codec.config.codes}"
         )
-    files.append(converted)
     vocos = None
     if decoder == "vocos":
         files.append(vocos_file(cache, offline=offline))

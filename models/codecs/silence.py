@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import Final
 
 import torch
-from torch import Tensor
 
 from models.codecs.interface import Codec
 from models.codecs.shipped_codes import codec_digest, read_codes
@@ -20,24 +19,21 @@ LEVELS_DBFS = (-torch.inf, *range(-90, -55, 5))
 built-in codec has other codes every 10 dB."""
 
 
-def silent_codes(codec: Codec) -> Tensor:
-    """Return the level-0 codes, ``[V]`` bool, of silence and inaudible noise; always the same."""
+def silent_codes(codec: Codec) -> tuple[int, ...]:
+    """Return the level-0 codes of silence and inaudible noise, ascending; always the same."""
     device = codec.quantizer.codebooks.device
     samples = round(SECONDS * codec.config.sample_rate_hz)
     noise = torch.randn(samples, generator=torch.Generator().manual_seed(0)).to(device)
-    silent = torch.zeros(codec.config.codes, dtype=torch.bool, device=device)
+    found = set[int]()
     for level_dbfs in LEVELS_DBFS:
         # A codec that restores recordings would take the noise away.
-        silent[codec.encode(noise * 10 ** (level_dbfs / 20), as_it_is=True)[:, 0]] = True
-    return silent
+        codes = codec.encode(noise * 10 ** (level_dbfs / 20), as_it_is=True)
+        found.update(codes[:, 0].tolist())
+    return tuple(sorted(found))
 
 
-def known_silence(codec: Codec, folder: Path, digest: str | None = None) -> Tensor:
+def known_silence(codec: Codec, folder: Path, digest: str | None = None) -> tuple[int, ...]:
     """Return `silent_codes`, from the file beside the codec if it has this codec's digest."""
     path = folder / SHIPPED
     found = read_codes(path, digest or codec_digest(codec)) if path.is_file() else None
-    if found is None:
-        return silent_codes(codec)
-    silent = torch.zeros(codec.config.codes, dtype=torch.bool)
-    silent[found[:, 0]] = True
-    return silent.to(codec.quantizer.codebooks.device)
+    return silent_codes(codec) if found is None else tuple(found[:, 0].tolist())

@@ -26,7 +26,6 @@ class Work:
 def new_stream(device: torch.device) -> torch.cuda.Stream | None:
     """Return a stream for a worker thread, to be entered by `torch.cuda.stream`; None on a CPU.
 
-    It is not synchronised with other streams: data from other threads must come by way of the host,
-    and weights must be loaded before the first worker starts.
+    It is not synchronised with others: what comes from other threads must come by way of the host.
     """
     return torch.cuda.Stream(device) if device.type == "cuda" else None  # type: ignore[no-untyped-call]

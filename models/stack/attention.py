@@ -38,8 +38,7 @@ def attention_statistics(queries: Tensor, keys: Tensor, lengths: Tensor) -> Tens
 
     Args:
         queries: ``[B, heads, head_dim]``, rotated.
-        keys: ``[B, kv_heads, T, head_dim]``, rotated and finite, including the key of the query's
-            own position.
+        keys: ``[B, kv_heads, T, head_dim]``, rotated and finite, the query's own among them.
         lengths: ``[B]`` int64, how many of the T positions each attends to.
     """
     grouped = queries.float().view(len(queries), keys.shape[1], -1, queries.shape[-1])

@@ -105,10 +105,8 @@ class CachedPasses(Protocol):
         mask: Tensor | None,
         layer: int | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """Append several positions to one slot.
+        """Append several positions to one slot; the queries are a layer's, None: the last one's.
 
-        Args:
-            mask: ``[S, T]`` bool, true where a new position attends to one of the T = length + S
-                positions of the slot; None: it attends to all of them.
-            layer: Whose queries are returned; None: the last layer's.
+        ``mask`` is ``[S, T]`` bool, true where a new position attends to one of the T = length + S
+        of the slot; None: it attends to all.
         """

@@ -34,9 +34,8 @@ _ESPEAK: Final = Lock()
 def pronounce(texts: Sequence[str], voice: str, *, verbatim: bool = False) -> list[str]:
     """Return the IPA of each text, with stress marks and without language-switch flags.
 
-    A word of more than `MOST_LETTERS` characters, or with more than four apostrophes, is read as
-    several; full stops that are not between digits are ignored. Phonemizer removes punctuation
-    before espeak-ng sees it, unless ``verbatim``.
+    What is too long for espeak-ng is read as several words, and full stops are ignored but between
+    digits. Phonemizer removes punctuation before, unless ``verbatim``.
     """
     with _ESPEAK:
         return _backend(voice, verbatim).phonemize(list(map(_bounded, texts)), strip=True)

@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from models.voices.libav import LibavError, LibavFile, libav_format
+from models.voices.libav import LibavError, LibavFile, Samples, libav_format
 from models.voices.loudness import loudness_lufs
 from models.voices.quality import quality_warnings
 
@@ -39,9 +39,6 @@ _CODECS = {"wav": ("pcm_",), "flac": ("flac",), "ogg": ("vorbis", "opus"), "mp3"
 """What the names of libav's codecs begin with, for formats that may have others."""
 
 _NO_FORMAT = "send WAV, FLAC, MP3 or OGG (Vorbis or Opus), M4A or WebM"
-
-Samples = NDArray[np.float32]
-"""``[N]``, mono."""
 
 
 class RecordingError(ValueError):

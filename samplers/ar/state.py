@@ -44,8 +44,8 @@ class DrawnCodes:
 
     codes: Tensor
     attempts: int = 0  # how often the row was rewound before
-    mu: float | None = None  # mirostat's state after them, in bits; None: that of a new row
-    last_act: int | None = None  # the frame at which entropix last acted; None: it never did
+    # mirostat's state after them, in bits, and the frame of entropix's last act; None: a new row's
+    state: tuple[float, int] | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,8 +58,7 @@ class RowInput:
     utterance: int = 0  # names its random stream, with the seed and the candidate
     candidate: int = 0  # which of several hypotheses of the utterance it is
     prompt: Tensor | None = None  # level 0 ``(N,)`` int64 of its voice, which penalties may count
-    # ``(<= V,)`` bool, the codes that entropix pauses with. None: it never does.
-    silent: Tensor | None = None
+    silent: Sequence[int] = ()  # the codes that entropix pauses with; without any it never does
     drawn: DrawnCodes | None = None
 
     @property
@@ -71,7 +70,7 @@ class RowInput:
     @property
     def acts(self) -> bool:
         """Whether entropix may branch, or pause, which needs `silent`."""
-        pauses = self.silent is not None and is_on("pause", self.params)
+        pauses = bool(self.silent) and is_on("pause", self.params)
         return pauses or is_on("branch", self.params)
 
     @cached_property
@@ -155,10 +154,8 @@ class SlotTable:
         if drawn is not None:
             length = len(drawn.codes)
             past = torch.cat([past, drawn.codes.to(device)])
-            if drawn.mu is not None:
-                self.mu[slot, length] = drawn.mu
-            if drawn.last_act is not None:
-                self.last_act[slot, length] = drawn.last_act
+            if drawn.state is not None:
+                self.mu[slot, length], self.last_act[slot, length] = drawn.state
         if len(past):
             self.codes[slot, : len(past)] = past
         self.beam_scores[slot] = 0.0

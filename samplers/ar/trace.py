@@ -5,8 +5,8 @@ utterance to the host when it is over.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
-from typing import Any, Final
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import torch
@@ -19,48 +19,21 @@ from samplers.ops.rows import Rows, sanitise
 from samplers.processors.draw import DrawResult
 from samplers.processors.processor import Scores
 
+Record: TypeAlias = Mapping[str, Tensor]
+"""One step of a batch: each of `FIELDS`, ``(B,)``, and if asked for `TOPS`; see docs/trace.md.
 
-@dataclass(frozen=True)
-class Record:
-    """One step of a batch; every field is ``(B,)``, and told of in docs/trace.md.
+`alive` says whether the row had not ended before; the other fields of one that had mean nothing.
+`TOPS` are float32 of the n likeliest codes before and after the processors, ``(B, n, 4 +
+len(EFFECTS))``: code, nats at the three `STAGES`, and nats that each of `EFFECTS` gave or took.
+"""
 
-    `alive` says whether the row had not ended before; the other fields of one that had mean
-    nothing. `top_logprobs` and `top_scores` are None if not asked for, else float32 of the n
-    likeliest codes before and after the processors, ``(B, n, 4 + len(EFFECTS))``: code, nats at the
-    three `STAGES`, and nats that each of `EFFECTS` gave or took.
-    """
-
-    alive: Tensor
-    frame: Tensor
-    attempt: Tensor
-    code: Tensor
-    logprob: Tensor
-    guided_logprob: Tensor
-    score: Tensor
-    entropy_bits: Tensor
-    varentropy_bits2: Tensor
-    changed: Tensor
-    banned: Tensor
-    kept: Tensor
-    stop_rank: Tensor
-    stop_probability: Tensor
-    temperature: Tensor
-    mirostat_mu: Tensor
-    repeated: Tensor
-    entropix_state: Tensor
-    attention_entropy_bits: Tensor
-    attention_varentropy_bits2: Tensor
-    attention_agreement: Tensor
-    attention_strength: Tensor
-    paused: Tensor
-    branched: Tensor
-    saw_nan: Tensor
-    saw_inf: Tensor
-    all_masked: Tensor
-    top_logprobs: Tensor | None = None
-    top_scores: Tensor | None = None
-
-
+FIELDS: Final = (
+    "alive", "frame", "attempt", "code", "logprob", "guided_logprob", "score", "entropy_bits",
+    "varentropy_bits2", "changed", "banned", "kept", "stop_rank", "stop_probability", "temperature",
+    "mirostat_mu", "repeated", "entropix_state", "attention_entropy_bits",
+    "attention_varentropy_bits2", "attention_agreement", "attention_strength", "paused", "branched",
+    "saw_nan", "saw_inf", "all_masked",
+)  # fmt: skip
 TOPS: Final = ("top_logprobs", "top_scores")
 STAGES: Final = ("logprob", "penalised", "score")
 """Before all processors, guided or not; after bans and penalties; and as it was drawn from."""
@@ -81,13 +54,9 @@ def columns(tokens: Iterable[tuple[Record, int]], *, top: int = 0) -> dict[str, 
     likeliest codes to tell, 0 leaves their fields out.
     """
     tokens = list(tokens)
-    table = {
-        name: _values([getattr(record, name)[row] for record, row in tokens])
-        for column in fields(Record)
-        if (name := column.name) not in TOPS
-    }
+    table = {name: _values([record[name][row] for record, row in tokens]) for name in FIELDS}
     for name in TOPS if top else ():
-        table[name] = _values([getattr(record, name)[row, :top] for record, row in tokens])
+        table[name] = _values([record[name][row, :top] for record, row in tokens])
     alive = table.pop("alive").astype(bool)
     return {name: values[alive] for name, values in table.items()}
 
@@ -142,26 +111,25 @@ class StepTensors(Rows):
         if drawn.mu is not None and drawn.mirostat is not None:
             mu = torch.where(drawn.mirostat, drawn.mu, mu)
         repeated = torch.zeros_like(empty) if drawn.repeated is None else drawn.repeated[:, 0]
-        logprob, guided_logprob, score = self._log_probs(codes)
-        return Record(
-            alive=alive,
-            frame=scores.lengths[:, 0].clone(),
-            attempt=scores.attempts[:, 0].clone(),
-            code=codes,
-            logprob=logprob,
-            guided_logprob=guided_logprob,
-            score=torch.where(temperature <= 0, torch.zeros_like(score), score),
+        drawn_as = self._code_fields(codes)
+        score = drawn_as["score"]
+        return {
+            "alive": alive,
+            "frame": scores.lengths[:, 0].clone(),
+            "attempt": scores.attempts[:, 0].clone(),
+            **drawn_as,
+            "score": torch.where(temperature <= 0, torch.zeros_like(score), score),
             **self._penalty_fields(stop_token),
-            kept=(drawn.logits > -torch.inf).sum(-1),
-            temperature=temperature,
-            mirostat_mu=mu[:, 0],
-            repeated=repeated,
+            "kept": (drawn.logits > -torch.inf).sum(-1),
+            "temperature": temperature,
+            "mirostat_mu": mu[:, 0],
+            "repeated": repeated,
             **self._entropix_fields(codes != stop_token),
-            saw_nan=self.logits.isnan().any(-1),
-            saw_inf=(self.logits == torch.inf).any(-1),
-            all_masked=empty,
+            "saw_nan": self.logits.isnan().any(-1),
+            "saw_inf": (self.logits == torch.inf).any(-1),
+            "all_masked": empty,
             **self._top_fields(top),
-        )
+        }
 
     def _top_fields(self, top: int) -> dict[str, Tensor]:
         """Return the likeliest codes before and after the processors, with their nats."""
@@ -180,20 +148,17 @@ class StepTensors(Rows):
 
     def rescored(self, entry: Record, codes: Tensor) -> Record:
         """Return a record of the step as it would be with other codes ``(B,)``; -1: anything."""
-        codes = codes.clamp(min=0)
-        logprob, guided_logprob, score = self._log_probs(codes)
-        return replace(
-            entry, code=codes, logprob=logprob, guided_logprob=guided_logprob, score=score
-        )
+        return {**entry, **self._code_fields(codes.clamp(min=0))}
 
-    def _log_probs(self, codes: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return those of codes under the model's, the given, and the final logits."""
+    def _code_fields(self, codes: Tensor) -> dict[str, Tensor]:
+        """Return codes and their log-probabilities: the model's, as given, and as drawn from."""
         own = self.clean if self.own is None else sanitise(self.own)
-        return (
-            log_prob_of(own, codes),
-            log_prob_of(self.clean, codes),
-            log_prob_of(self.drawn.logits, codes),
-        )
+        return {
+            "code": codes,
+            "logprob": log_prob_of(own, codes),
+            "guided_logprob": log_prob_of(self.clean, codes),
+            "score": log_prob_of(self.drawn.logits, codes),
+        }
 
     def _penalty_fields(self, stop_token: int) -> dict[str, Tensor]:
         """Return the fields of the record that say what bans and penalties did."""

@@ -65,24 +65,15 @@ class SwitchesStep:
 
 
 def knob(default: Any, description: str, *, group: str, **options: Any) -> Any:
-    """Declare a knob, as a field of a `KnobSet`; its JSON schema has the hints as ``x-ui``.
+    """Declare a knob, as a field of a model; its JSON schema has hints for user interfaces, `x-ui`.
 
-    The description is one sentence; the options are hints of `ui`, and constraints of pydantic's
-    `Field`: ``ge``, ``gt``, ``le``, ``lt``, ``max_length``.
+    The description is one sentence. Options are constraints of pydantic's `Field` and the hints:
+    ``off``, the value at which the knob has no effect; ``unit``; ``step`` of a slider, and its ends
+    ``bottom`` and ``top`` where they are not the bounds; ``slider``, False where no range is known
+    over which the knob acts gradually; ``label``, the name of the few knobs that a first view
+    shows; ``values`` that are worth a comparison; ``needs``, what else must be set for it to act.
     """
-    hints = {name: value for name, value in options.items() if name in _HINTS}
     bounds = {name: value for name, value in options.items() if name not in _HINTS}
-    return Field(default, description=description, json_schema_extra=ui(group, **hints), **bounds)
-
-
-def ui(group: str, **hints: Any) -> dict[str, Any]:
-    """Return hints for user interfaces as an addition to a JSON schema.
-
-    They are ``off``, the value at which the knob has no effect; ``unit`` of the value; ``step`` of
-    a slider, and its ends ``bottom`` and ``top`` where they are not the bounds; ``slider``, False
-    where no range is known over which the knob acts gradually; ``label``, the name of the few knobs
-    that a first view shows; ``values`` that are worth a comparison; ``needs``, what else must be
-    set for it to act.
-    """
-    given = {name: hint for name, hint in hints.items() if hint is not None and hint != ""}
-    return {"x-ui": {"group": group, "heading": HEADINGS[group], **given}}
+    hints = {name: value for name, value in options.items() if name in _HINTS}
+    ui = {"group": group, "heading": HEADINGS[group], **hints}
+    return Field(default, description=description, json_schema_extra={"x-ui": ui}, **bounds)

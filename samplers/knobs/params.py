@@ -5,7 +5,7 @@ batch's tensors are all made from `SamplingParams`. Its knobs are declared here,
 `entropix`; nothing else may give a knob a default (`tests/samplers/knobs/test_single_source.py`
 walks the source). Loads without torch.
 
-Each knob's JSON schema has `x-ui`, the hints of `samplers.knobs.knob.ui`.
+Each knob's JSON schema has `x-ui`, the hints of `samplers.knobs.knob.knob`.
 """
 
 from functools import partial

@@ -93,8 +93,7 @@ def uniform(
     Args:
         keys: ``(B, 1)`` int64, of `stream_key`.
         width: Entries a row, usually V.
-        step: ``(B, 1)`` int64 or a number, as the next two: which AR token, or which denoising
-            pass.
+        step: ``(B, 1)`` int64 or a number, as the next two: which AR token, or masked pass.
         position: Which frame.
         attempt: How often the row was rewound.
         draw: Which of several draws at one place, a `Draw`; ``(n, 1, 1)`` int64: all of them.

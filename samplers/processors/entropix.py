@@ -43,13 +43,8 @@ class Entropix(LogitsProcessor):
         self._branches, self._any_branches = batch.column(branches), any(branches)
         self._keeps = self._resamples | self._branches
         silences = zip(batch.is_on("pause"), batch.silent, strict=True)
-        pauses = [on and silent is not None for on, silent in silences]
-        self._pauses, self._any_pauses = batch.column(pauses), any(pauses)
-        shape = len(pauses), batch.vocab_size
-        self._silent = torch.zeros(shape, dtype=torch.bool, device=batch.device)
-        for row, codes in enumerate(batch.silent):
-            if codes is not None and pauses[row]:
-                self._silent[row, : len(codes)] = codes.to(batch.device)
+        # Of rows that do not pause, none
+        self._silent = batch.table([codes if pauses else () for pauses, codes in silences])
         self._never = torch.zeros_like(self._off)
         # A row that has a knob off has it at its neutral value, which changes nothing exactly.
         self._own = SamplingTensors(
@@ -78,8 +73,8 @@ class Entropix(LogitsProcessor):
         unsure = states == State.HELV
         paused = branched = resample = self._never
         keeps = self._off | (unsure & self._keeps)
-        if self._any_pauses:
-            paused = self._paused(scores, unsure)
+        if self._silent is not None:
+            paused = self._paused(scores, unsure, self._silent)
             keeps |= paused
         if self._any_branches:
             branched = self._may_branch(scores) & (unsure | (states == State.LEHV))
@@ -103,18 +98,17 @@ class Entropix(LogitsProcessor):
         rested = scores.lengths - scores.last_act >= interval
         return self._branches & rested & (scores.limits - scores.lengths >= frames)
 
-    def _paused(self, scores: Scores, unsure: Tensor) -> Tensor:
-        """Leave only codes of silence in the ``unsure`` rows that pause; return which do."""
+    def _paused(self, scores: Scores, unsure: Tensor, silent: Tensor) -> Tensor:
+        """Leave only ``silent`` codes in the ``unsure`` rows that pause; return which do."""
         lengths, span = scores.lengths, self._settings["pause_silence"]
         assert scores.limits is not None
         assert scores.last_act is not None
         distance = torch.arange(1, scores.recent.shape[1] + 1, device=lengths.device)
-        quiet = self._silent.gather(1, scores.recent.clamp(min=0)) & (scores.recent >= 0)
+        quiet = silent.gather(1, scores.recent.clamp(min=0)) & (scores.recent >= 0)
         silence = (quiet & (distance <= span)).sum(-1, keepdim=True)
-        hushed = scores.logits.masked_fill(~self._silent, -torch.inf)
+        hushed = scores.logits.masked_fill(~silent, -torch.inf)
         paused = (
-            self._pauses
-            & unsure
+            unsure
             & (hushed > -torch.inf).any(-1, keepdim=True)
             & (lengths >= span)
             & (silence < span)

@@ -19,13 +19,13 @@ from samplers.ops.rows import ALL, Rows, within
 
 @dataclass(frozen=True)
 class BatchParams:
-    """The B rows that a processor is built for; ``silent`` are codes of silence, or None."""
+    """The B rows that a processor is built for; ``silent`` are the codes of silence."""
 
     params: Sequence[SamplingParams]
     vocab_size: int
     stop_token: int
     device: torch.device
-    silent: Sequence[Tensor | None]
+    silent: Sequence[Sequence[int]]
 
     def take(self, rows: Sequence[int]) -> "BatchParams":
         """Return the params of some rows."""

@@ -27,7 +27,7 @@ without_shrinking = settings(
 
 def _sampler(data: st.DataObject, params: list[SamplingParams]) -> ArSampler:
     prompts = [data.draw(st.none() | st.lists(CODES, max_size=4)) for _ in params]
-    silent = torch.tensor(data.draw(st.lists(st.booleans(), min_size=STOP, max_size=STOP)))
+    silent = data.draw(st.lists(st.integers(0, STOP - 1), unique=True))
     return make_sampler(
         params,
         [data.draw(st.integers(-(2**63), 2**64)) for _ in params],

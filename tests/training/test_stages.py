@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from models.checkpoints import load_codec, load_lm, load_speech_model, save_codec, save_lm
+from models.checkpoints import load_codec, load_lm, open_speech_model, save_codec, save_lm
 from models.codecs.spectral import SpectralCodec
 from models.config import SpectralCodecConfig
 from models.valle import Valle
@@ -169,7 +169,7 @@ def test_exported_weights_speak_and_a_warm_start_takes_them_as_they_are_or_trans
     run(prior)
     run(lm_stage, "--steps", "6")
     run(export, "lm")
-    speech = load_speech_model(following, CPU)
+    speech = open_speech_model(following, CPU)
     assert speech.model.config == LM
     said = speech.model.nar_logits(speech.model.prefix([1, 3, 2], 1), torch.zeros(5, 4).long(), 1)
     assert said.shape == (5, 16)

@@ -9,23 +9,17 @@ from contextlib import AbstractContextManager, closing
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from time import monotonic
+from time import monotonic, perf_counter
 from typing import TYPE_CHECKING, Any, Self
 
+import numpy as np
 import torch
 
 from app.engine.admission import Capacity
 from app.engine.backend.golden import compare, read_golden
 from app.engine.backend.loading import choose_device, load_speech, model_info
 from app.engine.backend.planner import Catalog, Planner
-from app.engine.backend.self_check import is_deterministic, measure
-from app.engine.interface import (
-    Batch,
-    GoldenResult,
-    Plan,
-    Reading,
-    SoundStream,
-)
+from app.engine.interface import GoldenResult, Plan, Reading, SoundStream
 from app.engine.job import AudioChunk, Codes, Progress, SpeechJob, SpeechResult
 from app.engine.level_0.job import Level0Job
 from app.engine.level_0.runner import JobBatch
@@ -37,7 +31,7 @@ from app.engine.sound.job import SoundJob
 from app.engine.sound.job import replay as replayed
 from app.engine.sound.process import SoundProcess
 from app.engine.sound.recording import RecordedChunks
-from app.engine.utterance import Level0Item
+from app.engine.utterance import Level0Item, Level0Utterance
 from app.engine.worker import ModelWorkers, sound_worker, text_worker
 from models.checkpoints import SpeechModel
 from models.codecs.shipped_codes import codec_digest
@@ -54,6 +48,9 @@ if TYPE_CHECKING:
 
 MOST_UNRECORDED = 2
 """Functions that may be launched as usual; with more a GPU would be slower than a CPU."""
+
+MEASURED_S = 1.0
+_TEXTS = ("One, two, three.", "Hello.", "Good morning.")
 
 OnProgress = Callable[[Progress], bool]
 """Called after every frame; False stops the job."""
@@ -104,13 +101,9 @@ class Synthesizer:
         self._residence = Residence(
             [module for module in weights if module is not None], device, torch.device("cpu")
         )
-        self._silent = known_silence(speech.codec, speech.folder, codec_sha256)
+        # The codes of level 0 that the codec encodes silence as
+        self.silent_codes = known_silence(speech.codec, speech.folder, codec_sha256)
         self.info = model_info(speech, device)
-
-    @property
-    def silent_codes(self) -> tuple[int, ...]:
-        """The codes of level 0 that the codec encodes silence as."""
-        return tuple(torch.nonzero(self._silent)[:, 0].tolist())
 
     @property
     def presets(self) -> Mapping[str, SamplingParams]:
@@ -165,11 +158,7 @@ class Synthesizer:
             raise
 
     def prepare_sound(self) -> None:
-        """Make ready what makes the sound, in its thread.
-
-        The sound process, if there is one, is waited for, and started again if it is gone. On a
-        GPU what its libraries prepare for each thread is prepared.
-        """
+        """Make ready what makes the sound, in its thread; the process is started again if gone."""
         self._sound_decoder.ready()
         self._check_recordings()
 
@@ -212,13 +201,13 @@ class Synthesizer:
         """
         self._residence.bring()
         if self._memory is None:
-            batch = self._batch(slots, as_it_is)
+            batch = self.called_batch(slots)
         else:
             with alone(self._device):
                 assert isinstance(self._sound_decoder, SoundDecoder)
                 self._sound_decoder.allocate()  # records again what went with the weights
                 recorder = self._recorders["level 0"] = Recorder(self._device)
-                batch = self._batch(slots, recorder.record)
+                batch = self.called_batch(slots, recorder.record)
             self._check_recordings()
         self._level_0 = batch
         return batch
@@ -234,9 +223,16 @@ class Synthesizer:
         if len(failed) > MOST_UNRECORDED:
             raise RuntimeError(f"{len(failed)} functions cannot be recorded: {failed[-1]}")
 
-    def called_batch(self, slots: int) -> JobBatch:
-        """Return a batch without jobs for which nothing is recorded."""
-        return self._batch(slots, as_it_is)
+    def called_batch(self, slots: int, record: Record = as_it_is) -> JobBatch:
+        """Return a batch without jobs; if nothing else is asked for, nothing is recorded for it."""
+        return JobBatch(
+            self._speech,
+            partial(Level0Job, self._speech, self._planner.front_end, self.silent_codes),
+            self._prefixes,
+            slots=slots,
+            record=record,
+            pool=self._memory.pool() if self._memory else None,
+        )
 
     def fits(self, plan: Plan, running: Iterable[Plan]) -> bool:
         """Return whether memory holds a job beside others; see `app.engine.memory`."""
@@ -256,16 +252,6 @@ class Synthesizer:
         if self._memory is not None and (pool := self._memory.held) is not None:
             found["used"], found["pool"] = pool.used_bytes, pool.pages * pool.page_bytes
         return found
-
-    def _batch(self, slots: int, record: Record) -> JobBatch:
-        return JobBatch(
-            self._speech,
-            partial(Level0Job, self._speech, self._planner.front_end, self._silent),
-            self._prefixes,
-            slots=slots,
-            record=record,
-            pool=self._memory.pool() if self._memory else None,
-        )
 
     def sound_stream(self, plan: Plan, playback: Playback) -> SoundJob:
         """Return what makes the audio of a job; see `app.engine.interface.Backend`."""
@@ -313,20 +299,68 @@ class Synthesizer:
 
     def spoken(self, job: SpeechJob) -> SpeechResult:
         """Speak a job by itself, and return its result."""
-        return self._spoken(self.plan(job))
-
-    def _spoken(self, plan: Plan) -> SpeechResult:
-        *_, last = self.speak(plan)
+        *_, last = self.speak(self.plan(job))
         assert last.result is not None  # the last chunk has it
         return last.result
 
-    def measure(self, costs: Capacity, slots: int) -> Batch[Any]:
-        """Speak for about a second and note what that costs; see `self_check.measure`."""
-        return measure(self, costs, slots)
+    def measure(self, costs: Capacity, slots: int) -> JobBatch:
+        """Speak for about a second and note what that costs; see `app.engine.interface.Backend`.
+
+        Both stages run in this thread by turns, so where they share a processor, as under a quota,
+        each is as slow as it will be.
+        """
+        job = SpeechJob("measure", _TEXTS[0], SamplingParams(seed=0), max_duration_s=2)
+        plan = self.plan(job)
+        batch = self.batch(max(slots, plan.rows))  # what it records is no part of a start
+        began_s = monotonic()
+        while monotonic() - began_s < MEASURED_S:
+            self._measure_once(batch, plan, costs)
+        return batch
+
+    def _measure_once(self, batch: JobBatch, plan: Plan, costs: Capacity) -> None:
+        rate_hz, playback = self.info.frame_rate_hz, Playback(monotonic())
+        with closing(self.sound_stream(plan, playback)) as sound:
+            started_s = perf_counter()
+            items: deque[Level0Item] = deque()
+            job = batch.begin(plan, items.append)
+            costs.note_admission(perf_counter() - started_s)
+            while not job.over:
+                started_s, frames = perf_counter(), job.frames
+                batch.step([job])
+                speech_s = (job.frames - frames) / rate_hz
+                costs.note_level_0(perf_counter() - started_s, max(0.0, speech_s))
+                while items:
+                    started_s, before_s = perf_counter(), playback.audio_s
+                    for _ in sound.push(items.popleft()):
+                        pass
+                    costs.note_sound(perf_counter() - started_s, playback.audio_s - before_s)
+            batch.end(job)
+        if playback.first_s is not None:
+            costs.note_start(playback.first_audio_s)
 
     def check_deterministic(self) -> bool:
-        """Return whether a job has the same codes alone and among others; see `self_check`."""
-        return is_deterministic(self, self._spoken, self.called_batch)
+        """Return whether a job has the same codes alone and among others; warms the model up, too.
+
+        It has not where rounding depends on the number of rows. Nothing is recorded for it.
+        """
+        # A GPU rounds otherwise for more than a few rows, which seldom changes a code: among three
+        # it spoke a third of a second alike, and of whole requests one in ten.
+        times, speech_s = (1, 0.3) if self.info.device == "cpu" else (3, 3.0)
+        plans = [
+            self.plan(
+                SpeechJob(f"check-{seed}", text, SamplingParams(seed=seed), max_duration_s=speech_s)
+            )
+            for seed, text in enumerate(times * _TEXTS)
+        ]
+        alone = [one.codes[:, 0] for one in self.spoken(plans[0].job).utterances]
+        with closing(self.called_batch(sum(plan.rows for plan in plans))) as batch:
+            items: list[Level0Item] = []
+            jobs = [batch.begin(plans[0], items.append)]
+            jobs += [batch.begin(plan, lambda _: None) for plan in plans[1:]]
+            while running := [job for job in jobs if not job.over]:
+                batch.step(running)
+        codes = torch.cat([one.level_0() for one in items if isinstance(one, Level0Utterance)])
+        return torch.equal(codes, torch.from_numpy(np.concatenate(alone)).long())
 
     def check_golden(self) -> GoldenResult | None:
         """Speak the model's golden requests and compare their codes with the stored ones.

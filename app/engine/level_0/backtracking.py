@@ -16,8 +16,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from app.engine.job import Backtrack, BacktrackCause
-from app.engine.utterance import KeptFrames
+from app.engine.job import Backtrack, BacktrackCause, SpokenUtterance
 from samplers.knobs.features import rewindable
 from samplers.knobs.params import SamplingParams
 from samplers.ops.stuck import discourage, find_loop, find_silence
@@ -47,7 +46,7 @@ class Backtracker:
         silent: Iterable[int],
         *,
         first_block: int,
-        kept: KeptFrames | None = None,
+        kept: SpokenUtterance | None = None,
     ) -> None:
         self._params, self._first_block = params, first_block
         self._silent = frozenset(silent)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from app.engine.level_0.backtracking import Backtracker
-from app.engine.utterance import Level0Utterance, UtteranceInput
+from app.engine.utterance import Level0Utterance, UtteranceInput, level_0_of
 from samplers.ar.trace import Record
 from samplers.knobs.features import is_on
 
@@ -53,7 +53,7 @@ class Hypothesis(Level0Utterance):
         self.wants_attention = is_on("entropix", inputs.params)
         self.keeps_logprobs = inputs.params.best_of > 1 or is_on("branch", inputs.params)
         self.backtracker = backtracker
-        self.codes = inputs.kept.level_0 if inputs.kept else []
+        self.codes: list[int] = level_0_of(inputs.kept).tolist() if inputs.kept else []
         self.logprobs = list(self.conditions[0].logprobs)
         self.score = 0.0  # log-probability of a beam, nats; -inf if the row holds no beam
         self.records: list[tuple[Record, int]] = []

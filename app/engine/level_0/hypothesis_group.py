@@ -27,7 +27,6 @@ class HypothesisGroup(Level0Utterance, ABC):
     """
 
     read_at_once = False
-    """See `Hypothesis`."""
 
     def __init__(self, inputs: UtteranceInput, hypotheses: Sequence[Hypothesis]) -> None:
         self.inputs, self.hypotheses = inputs, list(hypotheses)
@@ -85,7 +84,7 @@ class BestOf(HypothesisGroup):
 
     def _choose(self) -> None:
         """Keep the best: those that spoke to their stop first, then by rank; the empty last."""
-        params, silent = self.inputs.params, self.inputs.silent_codes
+        params, silent = self.inputs.params, self.inputs.silent
         lengths = oddity([len(one.codes) for one in self.hypotheses])
         ranks = [
             rank(one.logprobs, one.codes, silent, params, followed=self._followed[one])
@@ -210,7 +209,7 @@ class Branching(HypothesisGroup):
 
     def _choose(self, batch: InputBatch) -> None:
         """Keep the branch that ranks highest since the fork, the first of equals."""
-        params, silent = self.inputs.params, self.inputs.silent_codes
+        params, silent = self.inputs.params, self.inputs.silent
         ranks = [
             rank(one.logprobs[self._fork :], one.codes, silent, params, start=self._fork)
             for one in self.hypotheses

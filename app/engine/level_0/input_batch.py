@@ -15,7 +15,7 @@ from torch import Tensor
 
 from app.engine.level_0.backtracking import Backtracker
 from app.engine.level_0.hypothesis import Condition, Hypothesis
-from app.engine.utterance import UtteranceInput
+from app.engine.utterance import UtteranceInput, level_0_of
 from models.alignment.attention import TextAttention
 from models.prefix import Prefix
 from models.prefix_cache import PrefixCache, Read, SlotPrefix
@@ -130,7 +130,7 @@ class InputBatch(ABC):
                 backtracker = None
                 if (params := inputs.params).backtrack:
                     backtracker = Backtracker(
-                        params, inputs.silent_codes, first_block=block, kept=inputs.kept
+                        params, inputs.silent, first_block=block, kept=inputs.kept
                     )
                 hypotheses.append(Hypothesis(inputs, conditions, backtracker, stop_token=stop))
         except BaseException:
@@ -149,10 +149,10 @@ class InputBatch(ABC):
         """Add those of an utterance: all beams of a search as one, others each as a candidate."""
         drawn = None
         if (kept := inputs.kept) is not None:
-            codes, memory = kept.codes[:, 0], kept.memory
-            mu = None if memory is None else float(memory.mu[len(codes)])
-            last_act = None if memory is None else int(memory.last_act[len(codes)])
-            drawn = DrawnCodes(codes, len(kept.backtracks), mu, last_act)
+            state, end = None, len(kept.codes)
+            if (memory := kept.memory) is not None:
+                state = float(memory.mu[end]), int(memory.last_act[end])
+            drawn = DrawnCodes(level_0_of(kept), len(kept.backtracks), state)
         slots = [one.slot for one in hypotheses]
         rows = [slots] if inputs.params.beam_width else [[slot] for slot in slots]
         for candidate, own in enumerate(rows):
@@ -304,7 +304,7 @@ class InputBatch(ABC):
             self.first_attention[:, slot] = self._statistics(queries[-1], slot)
         start, logprobs = prefix.response_start, list[float]()
         if inputs.kept is not None:
-            logprobs = self._run_kept(inputs.kept.codes[:, 0], start, slot)
+            logprobs = self._run_kept(level_0_of(inputs.kept), start, slot)
         return Condition(slot, len(prefix), start, logprobs)
 
     def _run_kept(self, codes: Tensor, start: int, slot: int) -> list[float]:

@@ -3,25 +3,21 @@
 import math
 import sys
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-
-import numpy as np
-import torch
-from torch import Tensor
 
 from app.engine.errors import SpeechError
 from app.engine.interface import Plan
-from app.engine.job import FinishReason, Progress, SpeechResult
+from app.engine.job import FinishReason, Progress, SpeechResult, SpokenUtterance
 from app.engine.level_0.hypothesis_group import Drawn
 from app.engine.level_0.masked import MaskedUtterance
 from app.engine.utterance import (
     ContextUtterance,
-    KeptFrames,
     KnownUtterance,
     Level0Item,
     Level0Utterance,
     UtteranceInput,
+    level_0_of,
 )
 from models.checkpoints import SpeechModel
 from models.prefix_cache import NullKey, VoiceKey
@@ -43,7 +39,7 @@ class Level0Job:
         self,
         speech: SpeechModel,
         front_end: FrontEnd,
-        silent: Tensor,
+        silent: Sequence[int],
         plan: Plan,
         on_item: OnItem,
     ) -> None:
@@ -205,30 +201,27 @@ class Level0Job:
             context=tuple(self._context),
             voice=VoiceKey(voice.owner, voice.key, self._voice.language),
             aligned=plan.job.timestamps != "none",
-            kept=self._kept_frames(),
+            kept=self._kept(),
         )
         while inputs.context and inputs.ar_positions(self._model) > MAX_POSITIONS:
             inputs = replace(inputs, context=inputs.context[1:])
         return inputs
 
-    def _kept_frames(self) -> KeptFrames | None:
-        """Return the frames of the current utterance that an earlier take has drawn."""
+    def _kept(self) -> SpokenUtterance | None:
+        """Return what an earlier take has drawn of the current utterance."""
         kept, number = self.plan.job.kept, self._first + self._number
         if kept is None or number >= len(kept.utterances):
             return None
         spoken = kept.utterances[number]
-        codes = torch.from_numpy(spoken.codes.astype(np.int64))
-        if not len(codes) and number >= kept.whole:
-            return None
-        return KeptFrames(codes, spoken.backtracks, spoken.memory)
+        return spoken if len(spoken.codes) or number < kept.whole else None
 
     def _earlier(self, before: SpeechResult | None) -> Iterator[ContextUtterance]:
         """Yield the last utterances of earlier jobs of the same speech, as context."""
         if before is None or not (wanted := self.plan.params.context_utterances):
             return
         for spoken in [one for one in before.utterances if one.phonemes][-wanted:]:
-            codes = torch.from_numpy(spoken.codes[:, 0].astype(np.int64))
-            yield ContextUtterance(self._front_end.encode(spoken.phonemes), codes)
+            ids = self._front_end.encode(spoken.phonemes)
+            yield ContextUtterance(ids, level_0_of(spoken))
 
 
 def longest(phonemes: int, frame_rate_hz: float) -> int:

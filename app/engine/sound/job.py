@@ -7,7 +7,6 @@ from dataclasses import replace
 from time import monotonic
 
 import numpy as np
-import torch
 
 from app.engine.interface import Plan
 from app.engine.job import (
@@ -29,7 +28,7 @@ from app.engine.sound.joining.joiner import Joiner
 from app.engine.sound.process import SoundProcess
 from app.engine.sound.utterance import SoundUtterance
 from app.engine.sound.word_clock import WordClock
-from app.engine.utterance import Level0Item, Level0Utterance, UtteranceInput
+from app.engine.utterance import Level0Item, Level0Utterance, UtteranceInput, level_0_of
 from app.engine.worker import Answers
 from models.checkpoints import SpeechModel
 from samplers.knobs.features import hypotheses_of
@@ -268,9 +267,9 @@ def replay(
         return AudioChunk(samples, sample_rate_hz, result)
 
     for number, utterance in enumerate(result.utterances):
-        samples, codes = _NO_SAMPLES, torch.from_numpy(utterance.codes).long()
-        with closing(decoder.begin(UtteranceInput.known(codes), codes.shape[1])) as sounds:
-            sounds.feed(codes[:, 0], True)
+        samples, known = _NO_SAMPLES, UtteranceInput.known(utterance)
+        with closing(decoder.begin(known, utterance.codes.shape[1])) as sounds:
+            sounds.feed(level_0_of(utterance), True)
             for decoded in sounds:
                 if len(samples):
                     yield chunk(samples)

@@ -191,7 +191,7 @@ class Levels:
         level_0, kept = self.level_0[window.first : window.last], self.inputs.kept
         given = np.full((len(level_0), self._model.config.levels), -1, np.int64)
         if kept is not None:
-            known = kept.codes[window.first : window.last].numpy()
+            known = kept.codes[window.first : window.last]
             given[: len(known), : known.shape[1]] = known
         given[:, 0] = level_0.numpy()
         return given

@@ -14,46 +14,7 @@ from app.engine.sound.alignment import UtteranceAlignment
 from app.engine.sound.chunks import Window, chunks_of
 from app.engine.sound.levels import Levels
 from models.checkpoints import SpeechModel
-from models.codecs.interface import Codec
 from models.codecs.vocos import Vocos
-
-
-class ChunkDecoder:
-    """Decodes the codes of one utterance, a chunk at a time.
-
-    The chunks are those of `app.engine.sound.chunks`, so the same codes give the same samples bit
-    for bit. Vocos decodes all of them together in `finish`.
-    """
-
-    def __init__(self, decoder: Codec | Vocos, block_frames: int) -> None:
-        self._stream = decoder.stream()
-        # A convolution caches code for every length that it ever had, megabytes in all.
-        self._multiple = 1 if isinstance(decoder, Vocos) else block_frames
-        self._frames = 0
-
-    @torch.inference_mode()
-    def push(self, codes: Tensor) -> Samples:
-        """Return the samples ``[N]`` of the next chunk ``[n, K]``, which no later one changes.
-
-        An incomplete chunk must be the last. It is filled up to whole blocks, of whose samples the
-        end is cut off; but not if it is the first, all of whose samples would depend on what was
-        added with reflect padding.
-        """
-        if not (frames := len(codes)):
-            return np.zeros(0, np.float32)
-        lacking = -frames % self._multiple if self._frames else 0
-        self._frames += frames
-        if lacking:
-            codes = torch.cat([codes, codes[-1:].expand(lacking, -1)])
-        samples = self._stream.push(codes)
-        if lacking:
-            samples = samples[: len(samples) // len(codes) * frames]
-        return finite(samples.float().cpu().numpy())
-
-    @torch.inference_mode()
-    def finish(self) -> Samples:
-        """Return the samples ``[N]`` that were held back; nothing can be pushed after."""
-        return finite(self._stream.finish().float().cpu().numpy())
 
 
 def finite(samples: Samples) -> Samples:
@@ -86,8 +47,10 @@ class SoundUtterance(Iterator[AudioChunk]):
         self._alignment, self._make = alignment, make
         block = speech.model.config.block_frames
         self._rate_hz = speech.codec.config.sample_rate_hz
-        self._decoder = ChunkDecoder(speech.decoder, block)
+        self._stream, self._heard = speech.decoder.stream(), 0  # and frames that it has
         self._whole = isinstance(speech.decoder, Vocos)
+        # A convolution caches code for every length that it ever had, megabytes in all.
+        self._multiple = 1 if self._whole else block
         self._chunks = chunks_of(block)
         self._work, self._ended = deque[Window](), False
         self._made: deque[AudioChunk | Exception] = deque()
@@ -160,10 +123,28 @@ class SoundUtterance(Iterator[AudioChunk]):
         # Each of its own memory: where it lies must not depend on how the frames came.
         return [codes[one.start : one.end].clone() for one in windows]
 
+    @torch.inference_mode()
     def _decoded(self, chunks: Sequence[Tensor]) -> list[Samples]:
         """Return the samples of the codec's next chunks, and with the last what it held back."""
-        samples = [self._decoder.push(chunk) for chunk in chunks]
-        return samples if self._work or not self._ended else [*samples, self._decoder.finish()]
+        samples = [self._sound(chunk) for chunk in chunks]
+        if self._ended and not self._work:
+            samples.append(finite(self._stream.finish().float().cpu().numpy()))
+        return samples
+
+    def _sound(self, codes: Tensor) -> Samples:
+        """Return the samples ``[N]`` of the codec's next chunk ``[n, K]``."""
+        # An incomplete chunk, the last, is filled up to whole blocks, of whose samples the end is
+        # cut off; but not if it is the first, all of whose samples would depend on what was added
+        # with reflect padding.
+        frames = len(codes)
+        lacking = -frames % self._multiple if self._heard else 0
+        self._heard += frames
+        if lacking:
+            codes = torch.cat([codes, codes[-1:].expand(lacking, -1)])
+        samples = self._stream.push(codes)
+        if lacking:
+            samples = samples[: len(samples) // len(codes) * frames]
+        return finite(samples.float().cpu().numpy())
 
     def _chunk_of(
         self, codes: Tensor, chunks: Sequence[Tensor], samples: Sequence[Samples]

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from models.checkpoints.files import CheckpointError
 from models.config import first_problem
@@ -38,21 +38,21 @@ class Size(BaseModel):
 
 
 class Experimental(BaseModel):
-    """Architecture switches that change what inference computes."""
+    """Architecture switches that change what inference computes; others than these are refused."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
-    split_classifiers: bool = False
+    split_classifiers: Literal[True]  # else there is one head for all levels
     audio_embedding_sums: bool | Literal["prom", "resp"] = False
     unified_position_ids: bool = True
     noncausal_masks: bool = False
-    causal_size: int = 1
-    rvq_level_range: tuple[int, ...] = ()
-    # Later features that change the output and are in no published file: refused if on.
-    predict_causally: bool = False
-    logit_normalization: float = 0
-    use_segmented_attention_mask: bool = False
-    use_sliding_attention_mask: bool | int = False
+    causal_size: Literal[1] = 1  # tokens of a step
+    rvq_level_range: tuple[()] = ()  # of the levels that it was trained on alone
+    # Later features that change the output and are in no published file
+    predict_causally: Literal[False] = False
+    logit_normalization: Literal[0] = 0
+    use_segmented_attention_mask: Literal[False] = False
+    use_sliding_attention_mask: Literal[False, 0] = False
 
 
 class Description(BaseModel):
@@ -61,11 +61,18 @@ class Description(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore")
 
     name: str = "ar+nar"
-    version: int = 5
+    version: Literal[5, 6] = 5
     size: Literal["quarter", "half", "full", "extended", "double"] | Size = "full"
-    arch_type: str = "llama"
+    arch_type: Literal["llama"] = "llama"
     capabilities: tuple[str, ...] = ("ar", "nar")
-    experimental: Experimental = Experimental()
+    experimental: Experimental
+
+    @field_validator("capabilities")
+    @classmethod
+    def _has_both(cls, found: tuple[str, ...]) -> tuple[str, ...]:
+        if missing := {"ar", "nar"} - {*found}:
+            raise ValueError(f"{', '.join(sorted(missing))} must be among them")
+        return found
 
     @property
     def sizes(self) -> Size:
@@ -103,19 +110,16 @@ def parse(metadata: Mapping[str, str]) -> dict[str, Any]:
 def describe(metadata: Mapping[str, str], source: str) -> Description | None:
     """Return the description, or None if there is none.
 
-    Raises CheckpointError if it is malformed, or of an unsupported architecture or version.
+    Raises CheckpointError if it is malformed, or of what is not supported.
     """
     found = parse(metadata).get("config")
     if found is None:
         return None
     try:
-        description = Description.model_validate(found)
+        return Description.model_validate(found)
     except ValidationError as error:
         problem = first_problem(error, of="")
         raise CheckpointError(f"{source}: metadata config.{problem}") from error
-    if reason := _refusal(description):
-        raise CheckpointError(f"{source}: metadata: {reason}")
-    return description
 
 
 def vocabulary(metadata: Mapping[str, str], path: Path) -> dict[str, int]:
@@ -147,29 +151,3 @@ def _beside(path: Path) -> Any:
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise CheckpointError(f"{path} is no tokenizer: {error!r}") from error
     return {name: number for name, number in names.items() if not name.startswith("<|")}
-
-
-def _refusal(description: Description) -> str:
-    """Return why a model is not supported, or an empty string."""
-    flags = description.experimental
-    on = [
-        name
-        for name in (
-            "predict_causally",
-            "logit_normalization",
-            "use_segmented_attention_mask",
-            "use_sliding_attention_mask",
-        )
-        if getattr(flags, name)
-    ]
-    missing = {"ar", "nar"} - {*description.capabilities}
-    reasons = (
-        (description.version not in {5, 6}, f"version {description.version} is not 5 or 6"),
-        (description.arch_type != "llama", f"arch_type {description.arch_type!r} is not 'llama'"),
-        (bool(missing), f"capabilities lack {', '.join(sorted(missing))}"),
-        (flags.causal_size != 1, f"causal_size {flags.causal_size}: a step must be one token"),
-        (not flags.split_classifiers, "split_classifiers is off: one head for all levels"),
-        (bool(flags.rvq_level_range), f"trained on levels {flags.rvq_level_range} alone"),
-        (bool(on), f"{', '.join(on)}: unknown here"),
-    )
-    return next((reason for holds, reason in reasons if holds), "")

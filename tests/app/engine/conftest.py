@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from models.checkpoints import SpeechModel, load_speech_model
+from models.checkpoints import SpeechModel, open_speech_model
 
 
 @pytest.fixture(scope="module")
 def speech(toy: Path) -> SpeechModel:
-    return load_speech_model(toy, torch.device("cpu"))
+    return open_speech_model(toy, torch.device("cpu"))

@@ -101,10 +101,9 @@ def test_entropix_moves_codes(speech) -> None:
 
 
 def test_a_pause_is_of_the_codecs_silence(speech) -> None:
-    silent = torch.arange(512) < 3
     knobs = UNSURE | {"entropix_action": "pause", "entropix_pause_interval": 10}
-    decoded = decode(speech, knobs, silent=silent, trace=True)
+    decoded = decode(speech, knobs, silent=(0, 1, 2), trace=True)
     assert decoded.trace is not None
     frames = decoded.trace["frame"][decoded.trace["paused"]].tolist()
     assert frames == [5, 15, 25]
-    assert silent[decoded.codes[frames, 0]].all()
+    assert set(decoded.codes[frames, 0].tolist()) <= {0, 1, 2}

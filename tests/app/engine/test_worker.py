@@ -18,7 +18,7 @@ from app.engine.reading import TextProcess
 from app.engine.sound.process import table as sound_table
 from app.engine.utterance import UtteranceInput
 from app.engine.worker import Worker, sound_worker
-from models.checkpoints import SpeechModel, load_speech_model
+from models.checkpoints import SpeechModel, open_speech_model
 from models.checkpoints.builtin import read_config
 from models.config import ModelConfig
 from models.text import TextError
@@ -39,7 +39,7 @@ class Process(NamedTuple):
 
 def load_model(toy: Path) -> SpeechModel:
     torch.set_num_threads(1)  # as a service does
-    return load_speech_model(toy, CPU)
+    return open_speech_model(toy, CPU)
 
 
 def fed(utterance: Any) -> Any:
@@ -154,7 +154,7 @@ def test_a_table_that_cannot_be_made_is_told_and_tried_again() -> None:
 
 def test_a_model_that_the_sound_process_cannot_load_is_told(tmp_path: Path) -> None:
     with pytest.raises(GenerationFailed, match="could not load"):
-        sound_table(partial(load_speech_model, tmp_path / "missing", CPU))
+        sound_table(partial(open_speech_model, tmp_path / "missing", CPU))
 
 
 PROGRAM = f"""

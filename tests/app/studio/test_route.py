@@ -10,7 +10,7 @@ from starlette.testclient import TestClient
 from app.main import create_app
 from app.settings import Settings
 from app.studio.files import INDEX, PARTS, VENDOR
-from samplers.ar.trace import Record
+from samplers.ar.trace import FIELDS, TOPS
 from samplers.knobs.params import SamplingParams
 from tests.app.tools.answers import shape
 from tests.fakes import fake_engine
@@ -110,7 +110,7 @@ def test_the_page_of_our_own_is_under_150_kb() -> None:
 
 def test_no_knob_is_named_in_the_page() -> None:
     """But `preset` and `seed`, fields of the trace, and the name of the sampler entropix."""
-    traced = set(Record.__dataclass_fields__)
+    traced = {*FIELDS, *TOPS}
     knobs = set(SamplingParams.model_fields) - {"preset", "seed", "entropix"} - traced
     source = "\n".join(path.read_text() for path in PAGE)
     # A word in a sentence is no name: those of one word count only as a property or in quotes.

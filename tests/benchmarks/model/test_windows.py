@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from benchmarks.model import windows
-from models.checkpoints import load_speech_model
+from models.checkpoints import open_speech_model
 from tests.toy.make_toy import MODEL, make
 
 
@@ -15,7 +15,7 @@ def test_windows_that_see_less_than_the_whole_differ_from_it_and_are_heard_soone
 ) -> None:
     monkeypatch.setattr(windows, "SHAPES", ((10**6, 0, 0), (15, 1000, 1000), (15, 5, 0)))
     full = MODEL.model_copy(update={"nar_mask": "full", "max_prompt_frames": 0})
-    speech = load_speech_model(make(tmp_path / "toy", config=full), torch.device("cpu"))
+    speech = open_speech_model(make(tmp_path / "toy", config=full), torch.device("cpu"))
     *whole, less = windows.measure(speech, ["Hello there.", "One two three."])
     for row in whole:
         assert (row.equal_level_1, row.equal, row.spectrum_db) == (1.0, 1.0, 0.0)

@@ -13,7 +13,7 @@ from models.checkpoints import (
     builtin,
     load_codec,
     load_lm,
-    load_speech_model,
+    open_speech_model,
     save_codec,
     save_lm,
     save_prior,
@@ -34,7 +34,7 @@ def folder(tmp_path: Path) -> Path:
 
 def test_the_same_seed_makes_the_same_weights(tmp_path: Path) -> None:
     one, other, third = (
-        load_speech_model(make(tmp_path / name / "toy", seed), CPU).sha256
+        open_speech_model(make(tmp_path / name / "toy", seed), CPU).sha256
         for name, seed in (("a", 0), ("b", 0), ("c", 1))
     )
     assert one == other != third
@@ -123,13 +123,13 @@ def test_damage_is_named(folder: Path, name: str) -> None:
     damage(folder)
     before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     with pytest.raises(CheckpointError, match=message):
-        load_speech_model(folder, CPU)
+        open_speech_model(folder, CPU)
     assert before == {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 def test_a_folder_that_is_none_is_named(tmp_path: Path) -> None:
-    with pytest.raises(CheckpointError, match="is no folder"):
-        load_speech_model(tmp_path / "nothing", CPU)
+    with pytest.raises(CheckpointError, match="nothing is neither a model's folder nor"):
+        open_speech_model(tmp_path / "nothing", CPU)
 
 
 def test_a_file_that_is_not_for_us_is_told_as_such(

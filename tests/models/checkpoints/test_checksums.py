@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from app.settings import BUILTIN_MODEL
-from models.checkpoints import CheckpointError, load_lm, load_speech_model, save_codec, save_lm
-from models.checkpoints.files import SUMS, check_sums, sha256_of, write_sums
+from models.checkpoints import CheckpointError, load_lm, open_speech_model, save_codec, save_lm
+from models.checkpoints.files import SUMS, sha256_of, write_sums
 from tests.toy.make_toy import make
 
 CPU = torch.device("cpu")
@@ -30,7 +30,7 @@ def overwrite(path: Path, many: int = 64) -> None:
 def test_bytes_that_were_overwritten_are_found(folder: Path, name: str) -> None:
     overwrite(folder / name)
     with pytest.raises(CheckpointError, match=f"{name} is damaged, or not the file that was saved"):
-        load_speech_model(folder, CPU)
+        open_speech_model(folder, CPU)
 
 
 def test_a_file_that_belongs_to_no_other_is_found(folder: Path) -> None:
@@ -42,7 +42,7 @@ def test_a_file_that_belongs_to_no_other_is_found(folder: Path) -> None:
 def test_a_folder_without_hashes_loads_as_ever(folder: Path) -> None:
     (folder / SUMS).unlink()
     overwrite(folder / "lm-1.safetensors")
-    load_speech_model(folder, CPU)
+    open_speech_model(folder, CPU)
 
 
 @pytest.mark.parametrize("line", ["rubbish", "00  lm-1.safetensors", "0" * 64 + "  ../x"])
@@ -53,13 +53,13 @@ def test_hashes_that_cannot_be_read_are_told(folder: Path, line: str) -> None:
 
 
 def test_saving_anew_writes_the_hashes_anew_and_keeps_the_others(folder: Path) -> None:
-    model = load_speech_model(folder, CPU)
+    model = open_speech_model(folder, CPU)
     (folder / "lm-2.safetensors").write_bytes(b"of a larger model")
     write_sums([folder / "lm-2.safetensors"])
     save_lm(folder, model.model.config, {n: t + 1 for n, t in model.model.state_dict().items()})
     save_codec(folder, model.codec)
     assert "lm-2" not in (folder / SUMS).read_text()
-    assert load_speech_model(folder, CPU).sha256 != model.sha256
+    assert open_speech_model(folder, CPU).sha256 != model.sha256
 
 
 def test_the_hashes_are_those_of_sha256sum(folder: Path) -> None:
@@ -71,6 +71,5 @@ def test_the_files_that_are_shipped_are_those_that_were_exported() -> None:
     """`python -m training.export` writes both; by hand: sha256sum *.safetensors > SHA256SUMS."""
     files = sorted(BUILTIN_MODEL.glob("*.safetensors"))
     assert len(files) >= 2
-    assert check_sums(files) == sha256_of(files)
     told = (BUILTIN_MODEL / SUMS).read_text().splitlines()
     assert told == [f"{sha256_of([file])}  {file.name}" for file in files]

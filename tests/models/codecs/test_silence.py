@@ -27,24 +27,23 @@ def codec() -> Encodec:
 
 def test_codes_of_no_sound_are_silent_others_not_and_always_the_same(codec: Encodec) -> None:
     silent = silent_codes(codec)
-    assert silent.shape == (CODEC.codes,)
-    assert silent.dtype == torch.bool
-    assert silent[codec.encode(torch.zeros(9_600))[:, 0]].all()
-    assert not silent.all()
-    assert torch.equal(silent, silent_codes(codec))
+    assert set(codec.encode(torch.zeros(9_600))[:, 0].tolist()) <= set(silent)
+    assert set(silent) < set(range(CODEC.codes))
+    assert silent == silent_codes(codec) == tuple(sorted(silent))
 
 
 def test_what_was_stored_is_believed_for_its_codec_alone(codec: Encodec, tmp_path: Path) -> None:
-    assert torch.equal(known_silence(codec, tmp_path), silent_codes(codec))
-    write_codes(tmp_path / SHIPPED, torch.nonzero(silent_codes(codec)), codec_digest(codec))
-    assert torch.equal(known_silence(codec, tmp_path), silent_codes(codec))
+    measured = silent_codes(codec)
+    assert known_silence(codec, tmp_path) == measured
+    write_codes(tmp_path / SHIPPED, torch.tensor(measured[1:])[:, None], codec_digest(codec))
+    assert known_silence(codec, tmp_path) == measured[1:]
     shutil.copy(BUILTIN_MODEL / SHIPPED, tmp_path)
-    assert torch.equal(known_silence(codec, tmp_path), silent_codes(codec))
+    assert known_silence(codec, tmp_path) == measured
 
 
 def test_that_of_the_built_in_voice_is_stored_and_is_what_is_measured() -> None:
     codec = load_codec(BUILTIN_MODEL)
     assert (BUILTIN_MODEL / SHIPPED).stat().st_mode & 0o777 == 0o644
-    known, measured = known_silence(codec, BUILTIN_MODEL), silent_codes(codec)
+    known, measured = set(known_silence(codec, BUILTIN_MODEL)), set(silent_codes(codec))
     # Measured on another processor a few may fall to the other side.
-    assert (known != measured).sum() <= 0.02 * known.sum()
+    assert len(known ^ measured) <= 0.02 * len(known)

@@ -1,14 +1,13 @@
 """The trace: scores and log-probabilities as defined, and no effect on what is drawn."""
 
 import math
-from dataclasses import fields
 from pathlib import Path
 
 import pytest
 import torch
 
 from samplers.ar.sampler import ArSampler
-from samplers.ar.trace import Record, Trace, columns, log_prob_of
+from samplers.ar.trace import FIELDS, TOPS, Trace, columns, log_prob_of
 from samplers.knobs.params import SamplingParams
 from tests.conftest import ROOT
 from tests.samplers.ar.rows import logits_of
@@ -114,7 +113,7 @@ def test_rows_of_a_batch_tell_as_many_codes_as_each_asks_for() -> None:
 
 def test_every_field_of_a_record_is_on_the_page() -> None:
     page = (ROOT / "docs" / "trace.md").read_text()
-    named = {field.name for field in fields(Record)} - {"alive"}
+    named = {*FIELDS, *TOPS} - {"alive"}
     assert {name for name in named if f"`{name}`" not in page} == set()
 
 

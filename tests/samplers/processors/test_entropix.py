@@ -16,7 +16,7 @@ from tests.samplers.reference.harness import attention, entries_of, make_sampler
 
 VOCAB, STOP = 64, 63
 HEADS = [1.0, 2.0, 0.5, 0.25]  # entropy, varentropy, agreement, strength
-SILENT = (torch.arange(VOCAB) >= 40) & (torch.arange(VOCAB) < 44)
+SILENT = range(40, 44)
 
 SURE = torch.full((VOCAB,), -20.0).index_fill(0, torch.tensor([7]), 20.0)
 FLAT = torch.zeros(VOCAB)
@@ -97,14 +97,14 @@ def pauses(sampler: ArSampler, rows: list[Tensor]) -> list[int]:
     for entry in found:
         assert entry["entropix_state"] == State.HELV
         if entry["paused"]:
-            assert SILENT[entry["code"]]
-            assert (entry["temperature"], entry["kept"]) == (1, int(SILENT.sum()))
+            assert entry["code"] in SILENT
+            assert (entry["temperature"], entry["kept"]) == (1, len(SILENT))
         else:
             assert entry["temperature"] == pytest.approx(1.5)
     return [entry["frame"] for entry in found if entry["paused"]]
 
 
-LOUD = MIDDLING.clone().masked_fill(SILENT, -30.0)
+LOUD = MIDDLING.index_fill(0, torch.tensor(SILENT), -30.0)
 LOUD[STOP] = -math.inf
 
 
@@ -130,10 +130,8 @@ def test_a_rewind_takes_pauses_back() -> None:
 
 
 def test_where_there_is_no_silence_to_put_in_the_row_is_heated() -> None:
-    assert pauses(make(pausing(), silent=None), [LOUD] * 10) == []
-    assert pauses(make(pausing(), silent=torch.zeros(0, dtype=torch.bool)), [LOUD] * 10) == []
-    banned = tuple(SILENT.nonzero()[:, 0].tolist())
-    assert pauses(make(pausing(ban_tokens=banned)), [LOUD] * 10) == []
+    assert pauses(make(pausing(), silent=()), [LOUD] * 10) == []
+    assert pauses(make(pausing(ban_tokens=tuple(SILENT))), [LOUD] * 10) == []
 
 
 def test_resample_acts_in_both_states_of_high_entropy_and_leaves_the_temperature_in_helv() -> None:

@@ -102,8 +102,7 @@ def make_batch(
     """The params of a batch; without a stop there is none to protect."""
     if stop_token is None:
         params, stop_token = [p.model_copy(update={"protect_stop": False}) for p in params], 0
-    silent = [None] * len(params)
-    return BatchParams(params, vocab_size, stop_token, torch.device("cpu"), silent)
+    return BatchParams(params, vocab_size, stop_token, torch.device("cpu"), [()] * len(params))
 
 
 def make_sampler(
@@ -116,7 +115,7 @@ def make_sampler(
     utterances: Sequence[int] | None = None,
     candidates: Sequence[int] | None = None,
     prompts: Sequence[Tensor | None] | None = None,
-    silent: Tensor | None = None,
+    silent: Sequence[int] = (),
 ) -> ArSampler:
     """A sampler with these rows, in slots in their order; a search has one a beam."""
     count = len(params)

@@ -5,7 +5,7 @@ from typing import Final
 import numpy as np
 
 from app.engine.job import Samples
-from app.engine.sound.joining.filter_graph import FilterGraph
+from models.voices.libav import FilterGraph
 
 _LEAST, _MOST = 0.5, 2.0  # of one atempo filter; above 2 it skips samples
 _BLOCKS_A_S: Final = 50

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-from dataclasses import fields
 from typing import Any
 
 import httpx
@@ -12,7 +11,7 @@ import pytest
 from app.api.reports.recent import SpeechReport
 from app.api.reports.writer import ReportWriter, report_pieces
 from app.engine.job import SpeechJob, SpeechResult, SpokenUtterance
-from samplers.ar.trace import TOPS, Record, entries
+from samplers.ar.trace import FIELDS, entries
 from samplers.knobs.params import SamplingParams
 from tests.fakes import result_of
 
@@ -24,13 +23,13 @@ JOB = SpeechJob(id="a", text="Hi.", params=SamplingParams(), trace=True)
 def trace(draws: int) -> dict[str, np.ndarray[Any, Any]]:
     rng = np.random.default_rng(draws)
     columns: dict[str, np.ndarray[Any, Any]] = {"frame": np.arange(draws)}
-    for field in fields(Record):
-        if field.name in FLAGS:
-            columns[field.name] = rng.random(draws) < 0.5
-        elif field.name in COUNTS:
-            columns[field.name] = rng.integers(0, 1000, draws)
-        elif field.name not in {"frame", "alive", *TOPS}:
-            columns[field.name] = rng.normal(size=draws).astype(np.float32)
+    for name in FIELDS:
+        if name in FLAGS:
+            columns[name] = rng.random(draws) < 0.5
+        elif name in COUNTS:
+            columns[name] = rng.integers(0, 1000, draws)
+        elif name not in {"frame", "alive"}:
+            columns[name] = rng.normal(size=draws).astype(np.float32)
     columns["mirostat_mu"][:] = np.nan
     return columns
 

@@ -9,9 +9,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from app.engine.job import SpokenUtterance
 from app.engine.level_0.hypothesis_group import Drawn
 from app.engine.level_0.runner import ArRunner
-from app.engine.utterance import ContextUtterance, KeptFrames, UtteranceInput
+from app.engine.utterance import ContextUtterance, UtteranceInput, level_0_of
 from models.cuda.graphs import Record
 from models.int8.quantized import is_quantized
 from models.prefix import Prefix
@@ -41,12 +42,12 @@ def request(model: Valle, number: int, **changes: Any) -> UtteranceInput:
     )  # fmt: skip
     reads_prompt = params.prompt_as_prefix or params.penalty_includes_prompt
     given: dict[str, Any] = {
-        "max_frames": draw.randint(5, 60), "silent": torch.arange(config.codes) % 8 == number % 8,
+        "max_frames": draw.randint(5, 60), "silent": range(number % 8, config.codes, 8),
         "prompt": prompt if number % 6 or reads_prompt else None, "trace": number % 7 == 3,
         "voice": VoiceKey(None, "a voice", 0) if shares and number % 6 else None,
     }  # fmt: skip
     if number % 11 == 6 and not params.beam_width and number % 6:  # goes on from an earlier take
-        given["kept"] = KeptFrames(prompt[:2])
+        given["kept"] = SpokenUtterance(prompt[:2].numpy().astype(np.int16), "stop")
     if number % 9 == 8:
         given["context"] = (ContextUtterance([1, 11, 12, 13, 2], prompt[:2, 0]),)
     ids = [1, *(draw.randint(10, 20) for _ in range(draw.randint(1, 12))), 2]
@@ -142,7 +143,7 @@ def assert_read_its_own(model: Valle, group: Drawn) -> None:
     """
     codes, trace, back = group.level_0().tolist(), group.trace, [*group.backtracks]
     assert trace is not None
-    drawn = [] if group.inputs.kept is None else group.inputs.kept.level_0
+    drawn = [] if group.inputs.kept is None else level_0_of(group.inputs.kept).tolist()
     first, rows = len(drawn), dict[int, int]()  # of each frame the last record: of what is kept
     columns = trace["frame"].tolist(), trace["code"].tolist()
     for row, (frame, code) in enumerate(zip(*columns, strict=True)):

@@ -158,7 +158,7 @@ def test_what_is_stuck_is_rewound_and_what_led_there_is_penalised(
 ) -> None:
     case = CASES[name]
     scripted(case.script)
-    silent = torch.isin(torch.arange(MODEL.codes), torch.tensor([SILENT, HUSHED]))
+    silent = (SILENT, HUSHED)
     params = SamplingParams.model_validate(STUBBORN | case.knobs | guided)
     most = 400 if case.reason == "length" else 600
     found = alone(float_model, UtteranceInput([1, 2], params, 1, 0, most, silent=silent))

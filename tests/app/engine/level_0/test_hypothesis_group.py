@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 import torch
 
-from app.engine.job import STOPPED
+from app.engine.job import STOPPED, SpokenUtterance
 from app.engine.level_0.hypothesis import Hypothesis
 from app.engine.level_0.hypothesis_group import Drawn
-from app.engine.utterance import ContextUtterance, KeptFrames, UtteranceInput
+from app.engine.utterance import ContextUtterance, UtteranceInput
 from models.alignment.attention import TextAttention
 from models.alignment.path import followed
 from models.checkpoints import load_lm
@@ -57,13 +57,14 @@ def test_a_hypothesis_does_not_depend_on_how_many_there_are(model: Valle) -> Non
 
 CONTEXT = ContextUtterance([1, 11, 12, 13, 2], torch.arange(7))
 PROMPT = torch.arange(24).reshape(3, 8)
+KEPT = SpokenUtterance(PROMPT.numpy().astype(np.int16), "stop")
 AT_ONCE: dict[str, Any] = {"logit_bias": {STOP: 100.0}}
 HALF_AT_ONCE: dict[str, Any] = {"logit_bias": {STOP: 6.0}}  # some stop at once, others do not
 
 
 @pytest.mark.parametrize(
     "changes",
-    [{}, {"context": (CONTEXT,)}, {"prompt": PROMPT}, {"kept": KeptFrames(PROMPT)}],
+    [{}, {"context": (CONTEXT,)}, {"prompt": PROMPT}, {"kept": KEPT}],
     ids=["alone", "after another", "with a prompt", "from a take"],
 )
 @pytest.mark.parametrize(

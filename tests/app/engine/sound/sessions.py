@@ -10,10 +10,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from app.engine.job import AudioChunk, Samples
+from app.engine.job import AudioChunk, Samples, SpokenUtterance
 from app.engine.sound.decoder import SoundDecoder
 from app.engine.sound.utterance import SoundUtterance
-from app.engine.utterance import KeptFrames, UtteranceInput
+from app.engine.utterance import UtteranceInput
 from models.checkpoints import SpeechModel
 from models.codecs.vocos import Vocos
 from models.config import VocosConfig
@@ -58,10 +58,14 @@ def codes_of(number: int, frames: int, levels: int | None = None) -> Tensor:
     return torch.randint(512, shape, generator=torch.Generator().manual_seed(number))
 
 
+def spoken(codes: Tensor) -> SpokenUtterance:
+    return SpokenUtterance(codes.numpy().astype(np.int16), "stop")
+
+
 def utterance(number: int, knobs: dict[str, Any] | None = None) -> UtteranceInput:
     draw = random.Random(number)
     own = KNOBS[number % len(KNOBS)] if knobs is None else knobs
-    kept = KeptFrames(codes_of(number + 1, draw.randint(1, 40), 8)) if number % 4 == 3 else None
+    kept = spoken(codes_of(number + 1, draw.randint(1, 40), 8)) if number % 4 == 3 else None
     return UtteranceInput(
         [1, *(draw.randint(10, 20) for _ in range(draw.randint(1, 12))), 2],
         SamplingParams.model_validate(own), number, number % 3, 130,

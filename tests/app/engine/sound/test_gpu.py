@@ -8,7 +8,7 @@ import torch
 from app.engine.memory import make_pool
 from app.engine.sound.decoder import SoundDecoder
 from app.engine.sound.recording import RecordedChunks
-from models.checkpoints import load_speech_model
+from models.checkpoints import open_speech_model
 from models.cuda.graphs import Recorder
 from models.cuda.library import set_up
 from tests.app.engine.sound.sessions import assert_as_alone, together, with_vocos
@@ -26,7 +26,7 @@ GPU, CPU = torch.device("cuda"), torch.device("cpu")
 def test_codes_and_samples_in_float32_are_those_of_a_cpu(tmp_path: Path, has_vocos: bool) -> None:
     set_up()
     toy = make(tmp_path)  # no fixture: the ticket runs this without the packages that those need
-    plain, speech = load_speech_model(toy, CPU), load_speech_model(toy, GPU)
+    plain, speech = open_speech_model(toy, CPU), open_speech_model(toy, GPU)
     if has_vocos:
         plain, speech = with_vocos(plain), with_vocos(speech)
     decoder = SoundDecoder(

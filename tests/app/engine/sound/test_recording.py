@@ -37,6 +37,7 @@ from tests.app.engine.sound.sessions import (
     heard,
     masked,
     recorded_when_played,
+    spoken,
     together,
     utterance,
     with_vocos,
@@ -170,7 +171,7 @@ def made_both_ways(
 
 def test_codes_that_are_known_take_recordings_too_and_sound_alike(speech, decoder, tape) -> None:
     codes, both = codes_of(3, 121, 8), (decoder, SoundDecoder(speech))
-    plays, *_ = made_both_ways(both, tape, UtteranceInput.known(codes), codes[:, 0], 8)
+    plays, *_ = made_both_ways(both, tape, UtteranceInput.known(spoken(codes)), codes[:, 0], 8)
     assert plays == 5  # of 15, 15, 30, 45 and 16 frames
 
 
