@@ -78,7 +78,9 @@ class SharedState:
         self.on_stop: list[Callable[[], Awaitable[None]]] = []
         self._places = asyncio.Semaphore(_CONNECTIONS)
         self._tasks: set[asyncio.Task[None]] = set()
-        self._checking: asyncio.Task[None] | None = None
+        self._repeated: list[tuple[float, Callable[[], Awaitable[None]]]] = []
+        self._repeating: list[asyncio.Task[None]] = []
+        self.repeat(_CHECK_S, self._ping)
         self._logged_s = -math.inf
         up = Gauge("tts_state_up", "Whether Redis answers.", registry=registry)
         up.set_function(lambda: float(self.available))
@@ -95,10 +97,14 @@ class SharedState:
             return "redis"
         return f"redis away, limits {'closed' if self.closed_if_away else 'open'}"
 
+    def repeat(self, every_s: float, work: Callable[[], Awaitable[None]]) -> None:
+        """Have a function called again and again from the start to the stop."""
+        self._repeated.append((every_s, work))
+
     async def start(self) -> None:
         """Ask whether Redis answers, and go on asking."""
         await self._ping()
-        self._checking = asyncio.create_task(self._check())
+        self._repeating = [asyncio.create_task(_repeat(*one)) for one in self._repeated]
 
     async def stop(self) -> None:
         """Let users of the state finish, for a few seconds, and close the connection."""
@@ -107,8 +113,8 @@ class SharedState:
                 for finish in self.on_stop:
                     await finish()
                 await asyncio.gather(*self._tasks)
-        if self._checking is not None:
-            self._checking.cancel()
+        for task in self._repeating:
+            task.cancel()
         await self.redis.aclose()
 
     def spawn(self, work: Coroutine[None, None, None]) -> None:
@@ -140,11 +146,6 @@ class SharedState:
             self._lost(error)
             raise StateAway from error
 
-    async def _check(self) -> None:
-        while True:
-            await asyncio.sleep(_CHECK_S)
-            await self._ping()
-
     async def _ping(self) -> None:
         try:
             await self.redis.ping()  # type: ignore[misc]  # the stub is of both kinds of client
@@ -165,3 +166,9 @@ class SharedState:
             if isinstance(error, _REFUSALS):
                 said = f"refuses us: {error}"
             log.error("Redis %s: %s until it answers", said, held)
+
+
+async def _repeat(every_s: float, work: Callable[[], Awaitable[None]]) -> None:
+    while True:
+        await asyncio.sleep(every_s)
+        await work()

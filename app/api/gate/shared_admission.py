@@ -4,7 +4,6 @@ Requests are counted in a moving window of the package `limits`. Work in progres
 which the process renews and which lapse if it dies.
 """
 
-import asyncio
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
@@ -65,9 +64,8 @@ class SharedAdmission(Admission):
         self._acquire = state.redis.register_script(_ACQUIRE)
         self._renew = state.redis.register_script(_RENEW)
         self._leases: dict[str, str] = {}  # token -> key
-        self._renewing: asyncio.Task[None] | None = None
         state.on_return.append(lambda: state.spawn(self._renew_all()))
-        state.on_stop.append(self._stop)
+        state.repeat(min(_RENEW_S, lease_s / 3), self._renew_all)
 
     async def _wait_s(self, client: str) -> float | None:
         assert self._rate is not None
@@ -99,8 +97,6 @@ class SharedAdmission(Admission):
     @contextmanager
     def _leased(self, client: str, token: str, key: str) -> Iterator[None]:
         self._leases[token] = key
-        if self._renewing is None or self._renewing.done():
-            self._renewing = asyncio.create_task(self._renew_while_any())
         try:
             with self._counted(client):
                 yield
@@ -120,11 +116,6 @@ class SharedAdmission(Admission):
         with suppress(StateAway):  # it lapses
             await self._state.run(self._state.redis.zrem, key, token)
 
-    async def _renew_while_any(self) -> None:
-        while self._leases:
-            await asyncio.sleep(min(_RENEW_S, self._lease_s / 3))
-            await self._renew_all()
-
     async def _renew_all(self) -> None:
         """Renew all leases; those that a restart of Redis lost are there again."""
         tokens: dict[str, list[str]] = {}
@@ -140,7 +131,3 @@ class SharedAdmission(Admission):
             for token in held:
                 if token not in self._leases:  # released meanwhile, and perhaps renewed after that
                     await self._release(token, key)
-
-    async def _stop(self) -> None:
-        if self._renewing is not None:
-            self._renewing.cancel()

@@ -65,8 +65,8 @@ class SharedSpeeches(RecentSpeeches):
         self._store = state.redis.register_script(_KEEP)
         self._unwritten: dict[str, tuple[SpeechJob, Outcome]] = {}
         self._writing: asyncio.Task[None] | None = None
-        self._renewing: asyncio.Task[None] | None = None
         state.on_return.append(self._write_soon)
+        state.repeat(_LEASE_S / 3, self._renew_claims)
         state.on_stop.append(self._finish)
 
     @property
@@ -156,11 +156,7 @@ class SharedSpeeches(RecentSpeeches):
                     "whether this request was made before cannot be known now", retry_after_s=1
                 ) from None
             return None
-        if found is not None:
-            return Entry(*json.loads(found))
-        if self._renewing is None or self._renewing.done():
-            self._renewing = asyncio.create_task(self._renew_while_any())
-        return None
+        return None if found is None else Entry(*json.loads(found))
 
     def _end(self, key: str, entry: Entry | None) -> None:
         redis, key = self._state.redis, PREFIX + key
@@ -169,15 +165,10 @@ class SharedSpeeches(RecentSpeeches):
             ending = partial(redis.set, key, json.dumps(entry), ex=self._keep_s)
         self._state.spawn(self._quietly(ending))
 
-    async def _renew_while_any(self) -> None:
-        await asyncio.sleep(_LEASE_S / 3)
-        while self._claims:
-            for key, _ in list(self._claims.values()):
-                # Never sooner than it does: it may have been kept for longer meanwhile.
-                await self._quietly(
-                    partial(self._state.redis.expire, PREFIX + key, _LEASE_S, gt=True)
-                )
-            await asyncio.sleep(_LEASE_S / 3)
+    async def _renew_claims(self) -> None:
+        for key, _ in list(self._claims.values()):
+            # Never sooner than it does: it may have been kept for longer meanwhile.
+            await self._quietly(partial(self._state.redis.expire, PREFIX + key, _LEASE_S, gt=True))
 
     async def _quietly(self, command: Callable[[], Awaitable[object]]) -> None:
         """Run a command, unless Redis is away: then the entry lapses."""
@@ -187,8 +178,6 @@ class SharedSpeeches(RecentSpeeches):
     async def _finish(self) -> None:
         if self._writing is not None:
             await self._writing
-        if self._renewing is not None:
-            self._renewing.cancel()
 
 
 def _key(job_id: str, owner: str) -> str:

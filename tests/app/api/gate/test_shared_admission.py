@@ -74,11 +74,11 @@ async def test_work_is_counted_as_long_as_it_lasts(redis_server) -> None:
 
 
 async def test_the_work_of_a_replica_that_died_lapses(redis_server) -> None:
-    async with Replicas(redis_server, 2, max_concurrent=1, lease_s=0.3) as (dead, living):
+    replicas = Replicas(redis_server, 2, max_concurrent=1, lease_s=0.3)
+    async with replicas as (dead, living):
         with ExitStack() as never_released:
             never_released.enter_context(await dead.work("alice"))
-            assert dead._renewing is not None
-            dead._renewing.cancel()
+            await replicas.states[0].stop()
             with pytest.raises(TooManyRequests):
                 await living.work("alice")
             await asyncio.sleep(0.5)
