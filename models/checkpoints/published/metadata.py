@@ -14,13 +14,13 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from models.checkpoints.files import CheckpointError
 from models.config import first_problem
 
-# Presets of `size`: width, heads, layers.
+# Presets of `size`: width and layers; a head has 64 numbers in all of them.
 SIZES = {
-    "quarter": (256, 4, 12),
-    "half": (512, 8, 12),
-    "full": (1024, 16, 12),
-    "extended": (1024, 16, 16),
-    "double": (1024, 16, 24),
+    "quarter": (256, 12),
+    "half": (512, 12),
+    "full": (1024, 12),
+    "extended": (1024, 16),
+    "double": (1024, 24),
 }
 
 
@@ -79,8 +79,8 @@ class Description(BaseModel):
         """The explicit sizes, with a preset resolved."""
         if isinstance(self.size, Size):
             return self.size
-        dim, heads, layers = SIZES[self.size]
-        return Size(dim=dim, heads=heads, layers=layers)
+        dim, layers = SIZES[self.size]
+        return Size(dim=dim, layers=layers)
 
 
 def published(*, masked_level_0: bool) -> Description:

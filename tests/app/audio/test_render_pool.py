@@ -67,3 +67,24 @@ async def test_what_was_cancelled_is_not_begun(render_pool: RenderPool) -> None:
     await busy.end()
     await asyncio.gather(*left, return_exceptions=True)
     assert done == [0, 2]
+
+
+@pytest.mark.parametrize(("cores", "at_once"), [(None, 1), (3, 3), (64, 4)])
+async def test_as_many_steps_run_at_once_as_there_are_cores_but_at_most_four(
+    cores: int | None, at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("os.cpu_count", lambda: cores)
+    pool, go_on, begun = RenderPool(), threading.Event(), list[int]()
+
+    def work(number: int) -> bool:
+        begun.append(number)
+        return go_on.wait(20)
+
+    steps = [asyncio.create_task(pool.run(str(n), partial(work, n))) for n in range(6)]
+    while len(begun) < at_once:
+        await asyncio.sleep(0.01)
+    await asyncio.sleep(0.05)
+    assert len(begun) == at_once
+    go_on.set()
+    assert all(await asyncio.gather(*steps))
+    pool.close()

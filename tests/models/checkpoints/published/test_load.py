@@ -13,6 +13,7 @@ from app.engine.utterance import UtteranceInput
 from models.checkpoints import load_lm
 from models.checkpoints.published import load as public
 from models.checkpoints.published.load import load_public, read_public
+from models.checkpoints.published.metadata import describe
 from models.valle import Valle
 from samplers.knobs.params import SamplingParams
 from samplers.knobs.resolve import resolve
@@ -194,6 +195,17 @@ def test_switches_come_from_the_file_and_else_from_its_era(
     one_side = toy.FLAGS | {"audio_embedding_sums": "resp"}
     lang = toy.metadata("ar+nar", capabilities=["ar", "nar", "lang"], experimental=one_side)
     assert config("ar+nar", lang) == ("none", "exclusive", "full", "phn lang level prom resp")
+
+
+@pytest.mark.parametrize(
+    ("size", "width", "layers"),
+    [("quarter", 256, 12), ("half", 512, 12), ("full", 1024, 12), ("extended", 1024, 16),
+     ("double", 1024, 24)],
+)  # fmt: skip
+def test_a_size_is_said_by_its_name(size: str, width: int, layers: int) -> None:
+    described = describe(toy.metadata("ar+nar", size=size), "")
+    assert described is not None
+    assert (described.sizes.dim, described.sizes.layers) == (width, layers)
 
 
 def test_a_file_says_its_form(tmp_path: Path) -> None:

@@ -156,6 +156,9 @@ def test_the_numbers_of_a_row_say_what_its_params_do(seed: int) -> None:
     knobs = [*KNOBS, *PENALISED]
     params = [SamplingParams(**knobs[(2 * seed + row) % len(knobs)]) for row in range(ROWS)]
     assert all(map(is_plain, params))
+    longest = {"repetition_penalty": 1.2, "repetition_penalty_window": 128}
+    assert is_plain(SamplingParams(**longest))
+    assert not is_plain(SamplingParams(**longest | {"repetition_penalty_window": 129}))
     table = torch.stack([plain_row(one, CODES) for one in params])
     sampler = ArSampler(SlotTable(ROWS, frames=40, prompt=6, vocab_size=CODES), stop_token=STOP)
     packed = SlotTable(ROWS, frames=40, prompt=6, vocab_size=CODES)
