@@ -6,8 +6,8 @@ Run it after a change of the codec or the voices: ``python -m scripts.encode_voi
 import torch
 
 from app.settings import BUILTIN_MODEL
-from models.checkpoints import open_speech_model
 from models.checkpoints.files import write_sums
+from models.checkpoints.sources import open_speech_model
 from models.codecs.shipped_codes import SUFFIX, codec_digest, write_codes
 from models.codecs.silence import SHIPPED, silent_codes
 from models.voices.voice import BuiltinVoices, PromptCodes

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from app.engine.job import SpokenUtterance
 from models.alignment.path import MonotonicPath
-from models.checkpoints import SpeechModel
+from models.checkpoints.sources import SpeechModel
 from models.prefix import Prefix
 from models.text import FrontEnd
 

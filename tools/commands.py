@@ -76,7 +76,7 @@ def _sentences(path: Path | None) -> list[str]:
 def _measure(settings: Settings, task: "CalibrationTask", presets: Presets) -> "Calibration":
     """Load the model and measure, with a progress bar."""
     from app.main import load_synthesizer
-    from models.checkpoints import CheckpointError
+    from models.checkpoints.files import CheckpointError
     from tools.calibration import Calibration
 
     try:

@@ -51,7 +51,8 @@ def check_model(settings: Settings) -> str:
     """Load the model, and encode and decode silence with its codec."""
     import torch
 
-    from models.checkpoints import CheckpointError, open_speech_model
+    from models.checkpoints.files import CheckpointError
+    from models.checkpoints.sources import open_speech_model
 
     try:
         published = _as_published(settings)

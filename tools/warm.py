@@ -21,7 +21,7 @@ class Warm(Settings):
         logging.basicConfig(level=logging.INFO, format="%(message)s")
         import app.server  # noqa: F401 - so that all that a start imports has its bytecode
         from app.main import load_synthesizer
-        from models.checkpoints import CheckpointError
+        from models.checkpoints.files import CheckpointError
         from models.int8.first_start import compilations
 
         # One process is enough: the sound process uses the same cache.

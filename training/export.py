@@ -17,7 +17,7 @@ from pathlib import Path
 
 import torch
 
-from models.checkpoints import load_lm, save_codec, save_lm
+from models.checkpoints.builtin import load_lm, save_codec, save_lm
 from models.codecs.spectral import SpectralCodec
 from training.cache import NEXT_MODEL, cache_folder
 

@@ -12,7 +12,7 @@ import numpy as np
 from app.engine.engine import SpeechEngine
 from app.engine.errors import EngineBusy, InvalidRequest
 from app.engine.interface import Plan
-from app.engine.job import GRAVITY, AudioChunk, SpeechJob, SpeechResult
+from app.engine.job import AudioChunk, SpeechJob, SpeechResult, gravest
 from app.engine.serving.running import SpeechStream
 from models.text.incremental.text import GrowingText
 
@@ -76,7 +76,7 @@ def _joined(before: SpeechResult, later: SpeechResult) -> SpeechResult:
         utterances = (*utterances[:-1], replace(utterances[-1], pause_after_s=None))
     return replace(
         later,
-        finish_reason=max(before.finish_reason, later.finish_reason, key=GRAVITY.index),
+        finish_reason=gravest(before.finish_reason, later.finish_reason),
         frames=before.frames + later.frames,
         audio_s=before.audio_s + later.audio_s,
         timings=before.timings + later.timings,

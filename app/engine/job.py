@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
-from typing import Annotated, Any, ClassVar, Final, Literal, NamedTuple
+from typing import Annotated, Any, ClassVar, Final, Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,20 +12,17 @@ from pydantic_core import CoreSchema, core_schema
 from samplers.knobs.params import SamplingParams
 
 FinishReason = Literal["stop", "length", "stuck", "empty", "cancelled", "error"]
-"""Why a speech or an utterance ended; `empty`: the stop was drawn before any frame."""
-
-GRAVITY: Final[tuple[FinishReason, ...]] = (
-    "stop",
-    "length",
-    "stuck",
-    "empty",
-    "cancelled",
-    "error",
-)
-"""The finish reasons, the gravest last: of several, the gravest is reported."""
+"""Why a speech or an utterance ended, the gravest last; `empty`: the stop was drawn before any
+frame."""
 
 STOPPED: Final[frozenset[FinishReason]] = frozenset({"stop", "empty"})
 """The finish reasons of an utterance that drew its stop."""
+
+
+def gravest(*reasons: FinishReason) -> FinishReason:
+    """Return the one of several that is reported."""
+    return max(reasons, key=get_args(FinishReason).index)
+
 
 NarPlan = Literal["chunks", "whole", "windows"]
 """How much of an utterance the finer levels are drawn from at a time.

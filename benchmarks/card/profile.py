@@ -17,7 +17,7 @@ from benchmarks.card.environment import synchronize
 from benchmarks.card.level_0 import PREFIX, float_model, random_prefixes, scale_of
 from benchmarks.harness.report import TableRow, Target
 from benchmarks.model.published import random_model
-from models.checkpoints import SpeechModel
+from models.checkpoints.sources import SpeechModel
 from models.placement import prepare_for
 
 WEIGHTS = Path(__file__).parents[2] / "weights"

@@ -32,7 +32,7 @@ from app.engine.sound.recording import ChunkSizes, RecordedChunks
 from app.engine.utterance import UtteranceInput
 from benchmarks.harness.report import TableRow, Target, conclude, machine, print_table
 from benchmarks.model.published import published_config
-from models.checkpoints import SpeechModel
+from models.checkpoints.sources import SpeechModel
 from models.codecs.encodec import Encodec
 from models.config import BOS_ID, EOS_ID, CodecConfig, KvCacheDtype, MaskKind
 from models.cuda.graphs import as_it_is

@@ -25,7 +25,7 @@ from app.settings import BUILTIN_MODEL
 from benchmarks.harness.llama import as_llama, transformers_generate
 from benchmarks.harness.mark_timer import MARKS, Marks, MarkTimer
 from benchmarks.harness.report import argument_parser, print_table
-from models.checkpoints import load_lm
+from models.checkpoints.builtin import load_lm
 from models.int8.quantized import quantize_linears
 from models.valle import Valle
 from samplers.ar.sampler import ArSampler

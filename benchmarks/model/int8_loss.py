@@ -21,7 +21,7 @@ from tqdm import tqdm
 from app.engine.memory import make_pool
 from app.settings import BUILTIN_MODEL
 from benchmarks.harness.report import argument_parser, conclude, machine
-from models.checkpoints import load_lm
+from models.checkpoints.builtin import load_lm
 from models.int8.quantized import quantize_linears
 from models.stack.slot_cache import SlotCache
 from models.valle import Valle

@@ -27,7 +27,7 @@ from app.engine.sound.levels import Levels
 from app.engine.utterance import UtteranceInput
 from app.settings import BUILTIN_MODEL
 from benchmarks.harness.report import argument_parser, conclude, machine
-from models.checkpoints import SpeechModel, open_speech_model
+from models.checkpoints.sources import SpeechModel, open_speech_model
 from models.prefix_cache import PrefixCache
 from models.text import FrontEnd
 from models.valle import Valle

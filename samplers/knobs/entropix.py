@@ -14,8 +14,6 @@ from typing import Literal
 
 from samplers.knobs.knob import KnobSet, Needs, knob
 
-EntropixAction = Literal["temperature", "resample", "pause", "branch"]
-
 _ON: Needs = ({"entropix": ()},)
 _HEATS: Needs = ({"entropix_action": ("temperature", "pause")},)
 _PAUSES: Needs = ({"entropix_action": ("pause",)},)
@@ -41,7 +39,7 @@ class EntropixKnobs(KnobSet):
         "floor is above its ceiling the ceiling holds.",
         group="entropix", off=False,
     )
-    entropix_action: EntropixAction = knob(
+    entropix_action: Literal["temperature", "resample", "pause", "branch"] = knob(
         "temperature",
         "What the state HELV does where a text model would ask: `temperature` heats the row, "
         "`resample` sets the code that is drawn aside and draws another (in HEHV too), `pause` "

@@ -18,10 +18,6 @@ from samplers.knobs.knob import KnobSet, Needs, knob
 from samplers.knobs.presets import AUTO
 from samplers.knobs.steps import MOST_CODES, STEPS, OrderName, StepKnobs, StepName
 
-NarDecision = Literal["likeliest", "mean"]
-Level0 = Literal["ar", "masked", "auto"]
-MaskedScore = Literal["drawn", "likeliest"]
-
 _EACH_STEP = Field(max_length=len(STEPS), fail_fast=True)
 
 
@@ -219,7 +215,7 @@ class NarKnobs(KnobSet):
         7, "At most this many finer levels are drawn; fewer are quicker and sound rougher.",
         group="nar", off=7, unit="levels", step=1, slider=False, top=7, ge=0, le=31,
     )
-    nar_decision: NarDecision = knob(
+    nar_decision: Literal["likeliest", "mean"] = knob(
         "likeliest",
         "What a greedy finer level takes: the `likeliest` code, or the one nearest the `mean` of "
         "the codebook by its odds, which blurs what it does not know instead of guessing.",
@@ -380,7 +376,7 @@ class MaskedKnobs(KnobSet):
     """
 
     # fmt: off
-    level_0: Level0 = knob(
+    level_0: Literal["ar", "masked", "auto"] = knob(
         "ar",
         "How level 0 is drawn: `ar` code by code, `masked` in passes over all frames, or `auto`: "
         "masked where the model can, unless the caller moved a knob that only `ar` heeds.",
@@ -429,7 +425,7 @@ class MaskedKnobs(KnobSet):
         0.0, "As min_p, for the masked passes.",
         off=0.0, step=0.01, ge=0.0, le=1.0,
     )
-    nar_len_score: MaskedScore = _masked(
+    nar_len_score: Literal["drawn", "likeliest"] = _masked(
         "drawn",
         "By what frames are masked again, the least certain first: the model's odds of the code "
         "that was `drawn`, or those of the `likeliest` code after truncation (as the reference).",

@@ -8,7 +8,7 @@ import pytest
 from app.engine.backend.synthesizer import Synthesizer
 from app.engine.job import SpeechJob, SpokenUtterance
 from app.settings import BUILTIN_MODEL
-from models.checkpoints import load_lm
+from models.checkpoints.builtin import load_lm
 from samplers.knobs.params import SamplingParams
 from tests.app.tools.serving import settings_of
 from tools.alignment_heads import MOST_LEAD_FRAMES, _rises_db, _vowels, rate_heads

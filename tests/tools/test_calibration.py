@@ -12,7 +12,7 @@ from app.engine.job import SpeechJob
 from app.main import load_synthesizer
 from app.settings import Settings
 from app.storage.preset_files import read_presets
-from models.checkpoints import load_codec
+from models.checkpoints.builtin import load_codec
 from models.codecs.silence import silent_codes
 from samplers.knobs.params import SamplingParams
 from samplers.knobs.presets import PRESETS

@@ -8,7 +8,8 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from models.checkpoints import CheckpointError, load_lm
+from models.checkpoints.builtin import load_lm
+from models.checkpoints.files import CheckpointError
 from models.checkpoints.published.load import load_public
 from tests.models.valle_oracle import Oracle
 from tests.toy import make_public as toy

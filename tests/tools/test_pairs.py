@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from models.checkpoints import CheckpointError
+from models.checkpoints.files import CheckpointError
 from models.checkpoints.published.load import read_public
 from models.config import ModelConfig
 from tests.toy import make_public as toy

@@ -15,7 +15,7 @@ import numpy as np
 import soundfile
 import torch
 
-from models.checkpoints import save_codec, save_lm
+from models.checkpoints.builtin import save_codec, save_lm
 from models.codecs.encodec import Encodec
 from models.config import CodecConfig, ModelConfig
 from models.text import ENGLISH_SYMBOLS

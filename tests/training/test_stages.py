@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from models.checkpoints import load_codec, load_lm, open_speech_model, save_codec, save_lm
+from models.checkpoints.builtin import load_codec, load_lm, save_codec, save_lm
+from models.checkpoints.sources import open_speech_model
 from models.codecs.spectral import SpectralCodec
 from models.config import SpectralCodecConfig
 from models.valle import Valle

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from models.checkpoints import load_codec, save_prior
+from models.checkpoints.builtin import load_codec, save_prior
 from models.codecs.spectral import MAGNITUDE_FLOOR, SpectralCodec
 from models.codecs.speech_prior import SpeechPrior
 from training.cache import NEXT_MODEL, cache_folder, present_model

@@ -24,7 +24,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from models.checkpoints import load_codec
+from models.checkpoints.builtin import load_codec
 from models.codecs.spectral import SpectralCodec
 from models.config import SpectralCodecConfig
 from training.cache import cache_folder

@@ -138,7 +138,7 @@ def _speakers(
     if args.teacher:
         yield "teacher", teacher
     if args.codec:
-        from models.checkpoints import load_codec
+        from models.checkpoints.builtin import load_codec
 
         codec = load_codec(args.weights)
         for levels in args.levels or [None]:

@@ -35,7 +35,7 @@ import torch
 from numpy.typing import NDArray
 
 from app.settings import BUILTIN_MODEL
-from models.checkpoints import load_codec, load_lm
+from models.checkpoints.builtin import load_codec, load_lm
 from models.text import FrontEnd, phonemize
 from models.voices.recording import Recording, read_recording
 from models.voices.voice import BuiltinVoices, PromptCodes

@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 
 from app.settings import BUILTIN_MODEL
-from models.checkpoints import load_codec, load_lm
+from models.checkpoints.builtin import load_codec, load_lm
 from models.valle import Valle
 from training.cache import cache_folder
 from training.judging.imitation import WAYS, sent, unseen_speakers

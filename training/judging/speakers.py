@@ -17,7 +17,7 @@ import soundfile
 import torch
 from numpy.typing import NDArray
 
-from models.checkpoints import read_codec_config
+from models.checkpoints.builtin import read_codec_config
 from samplers.knobs.params import SamplingParams
 from training.judging.judges import resample
 from training.speech.corpus import SAMPLE_RATE_HZ

@@ -22,7 +22,7 @@ import torch
 from numpy.typing import NDArray
 from tqdm import tqdm
 
-from models.checkpoints import load_codec
+from models.checkpoints.builtin import load_codec
 from models.checkpoints.files import read_tensors
 from models.config import BOS_ID, EOS_ID
 from models.text import ENGLISH_SYMBOLS, phonemize

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import torch
 
-from models.checkpoints import load_codec
+from models.checkpoints.builtin import load_codec
 from training.cache import cache_folder, present_model
 from training.lm.codes import CROWD, SLOW, read_shard, shard_files
 from training.speech.corpus import Spoken, make_corpus

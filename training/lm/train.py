@@ -28,7 +28,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from models.checkpoints import load_codec, load_lm
+from models.checkpoints.builtin import load_codec, load_lm
 from models.config import AlignmentHead, ModelConfig
 from models.text import ENGLISH_SYMBOLS
 from models.valle import Valle

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from app.engine.interface import GoldenResult
 from app.engine.job import SpeechJob, SpeechResult
-from models.checkpoints import CheckpointError
+from models.checkpoints.files import CheckpointError
 from samplers.knobs.params import SamplingParams
 
 GOLDEN_FILE: Final = "golden.json"

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Final, Literal
 import torch
 
 from app.engine.interface import ModelInfo
-from models.checkpoints import CheckpointError, SpeechModel, open_speech_model
+from models.checkpoints.files import CheckpointError
 from models.checkpoints.hub import Unreachable
+from models.checkpoints.sources import SpeechModel, open_speech_model
 from models.config import AlignmentHead, ModelConfig
 from models.cuda import library
 from models.cuda.kernels.check import usable

@@ -23,7 +23,8 @@ from app.engine.reading import TextProcess
 from app.engine.voices import Voices
 from app.storage.dictionary_files import DEFAULT, Dictionaries
 from app.storage.voice_store import VoiceStore
-from models.checkpoints import CheckpointError, SpeechModel
+from models.checkpoints.files import CheckpointError
+from models.checkpoints.sources import SpeechModel
 from models.config import ModelConfig
 from models.cuda.graphs import alone
 from models.cuda.streams import new_stream

@@ -33,7 +33,7 @@ from app.engine.sound.process import SoundProcess
 from app.engine.sound.recording import RecordedChunks
 from app.engine.utterance import Level0Item, Level0Utterance
 from app.engine.worker import ModelWorkers, sound_worker, text_worker
-from models.checkpoints import SpeechModel
+from models.checkpoints.sources import SpeechModel
 from models.codecs.shipped_codes import codec_digest
 from models.codecs.silence import known_silence
 from models.cuda.graphs import LOW_PRIORITY, Record, Recorder, alone, as_it_is

@@ -19,7 +19,7 @@ from app.engine.utterance import (
     UtteranceInput,
     level_0_of,
 )
-from models.checkpoints import SpeechModel
+from models.checkpoints.sources import SpeechModel
 from models.prefix_cache import NullKey, VoiceKey
 from models.stack.transformer import MAX_POSITIONS
 from models.text import FrontEnd, Utterance

@@ -14,7 +14,7 @@ from app.engine.sound.levels import Levels
 from app.engine.sound.recording import RecordedChunks
 from app.engine.sound.utterance import SoundUtterance
 from app.engine.utterance import UtteranceInput
-from models.checkpoints import SpeechModel
+from models.checkpoints.sources import SpeechModel
 from models.config import BOS_ID, EOS_ID
 from models.cuda.graphs import alone
 from models.prefix_cache import PrefixCache

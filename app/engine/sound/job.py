@@ -10,7 +10,6 @@ import numpy as np
 
 from app.engine.interface import Plan
 from app.engine.job import (
-    GRAVITY,
     AudioChunk,
     Codes,
     FinishReason,
@@ -20,6 +19,7 @@ from app.engine.job import (
     Timings,
     UtteranceCodes,
     WordTimes,
+    gravest,
 )
 from app.engine.playback import Playback
 from app.engine.sound.chunks import first_chunks
@@ -30,7 +30,7 @@ from app.engine.sound.utterance import SoundUtterance
 from app.engine.sound.word_clock import WordClock
 from app.engine.utterance import Level0Item, Level0Utterance, UtteranceInput, level_0_of
 from app.engine.worker import Answers
-from models.checkpoints import SpeechModel
+from models.checkpoints.sources import SpeechModel
 from samplers.knobs.features import hypotheses_of
 
 _NO_SAMPLES: Samples = np.zeros(0, np.float32)
@@ -134,9 +134,8 @@ class SoundJob:
     def _end_utterance(self, end: Level0Utterance) -> Samples:
         """Note the result of an utterance and return the last samples ``[N]`` of its sound."""
         assert end.finish_reason is not None
-        self._note(end.finish_reason)
-        if end.cut:
-            self._note("length")
+        cut: list[FinishReason] = ["length"] * end.cut
+        self._finish_reason = gravest(self._finish_reason, end.finish_reason, *cut)
         if not end.within:
             return _NO_SAMPLES
         utterance = self._plan.utterances[self._number - self._first]
@@ -218,10 +217,6 @@ class SoundJob:
         chunk.codes, self._untold_codes = tuple(self._untold_codes), []
         chunk.result = self._result() if last else None
         return chunk
-
-    def _note(self, reason: FinishReason) -> None:
-        """Make an utterance's finish reason the job's, if it is graver."""
-        self._finish_reason = max(self._finish_reason, reason, key=GRAVITY.index)
 
     def _result(self) -> SpeechResult:
         plan, playback = self._plan, self._playback

@@ -13,7 +13,7 @@ from app.engine.errors import GenerationFailed
 from app.engine.sound.decoder import SoundDecoder
 from app.engine.utterance import UtteranceInput
 from app.engine.worker import Answers, Table, Worker
-from models.checkpoints import SpeechModel
+from models.checkpoints.sources import SpeechModel
 
 
 def table(load: Callable[[], SpeechModel]) -> Table:

@@ -20,7 +20,7 @@ from torch import Tensor
 from app.engine.sound.chunks import chunk_lengths
 from app.engine.sound.levels import ChunkRows, DrawKind, draw_chunk
 from app.engine.sound.utterance import SoundUtterance, finite
-from models.checkpoints import SpeechModel
+from models.checkpoints.sources import SpeechModel
 from models.codecs.streaming import StreamTable
 from models.cuda.graphs import Play, Record
 from models.cuda.transfers import Download, Upload

@@ -13,7 +13,7 @@ from app.engine.job import Alignment, AudioChunk, Samples
 from app.engine.sound.alignment import UtteranceAlignment
 from app.engine.sound.chunks import Window, chunks_of
 from app.engine.sound.levels import Levels
-from models.checkpoints import SpeechModel
+from models.checkpoints.sources import SpeechModel
 from models.codecs.vocos import Vocos
 
 

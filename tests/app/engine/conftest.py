@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from models.checkpoints import SpeechModel, open_speech_model
+from models.checkpoints.sources import SpeechModel, open_speech_model
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from app.engine.job import TraceColumns
 from app.engine.utterance import UtteranceInput
-from models.checkpoints import SpeechModel
+from models.checkpoints.sources import SpeechModel
 from models.stack.attention import attention_statistics
 from models.stack.cache import KVCache
 from samplers.knobs.params import SamplingParams

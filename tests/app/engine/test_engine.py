@@ -17,7 +17,7 @@ from app.engine.errors import (
 from app.engine.job import SpeechJob
 from app.engine.serving.supervisor import MAX_RESTARTS
 from app.settings import Settings
-from models.checkpoints import CheckpointError
+from models.checkpoints.files import CheckpointError
 from samplers.knobs.params import SamplingParams
 from tests.app.engine.running import running, until
 from tests.fakes import FakeBackend, FakeBatch, engine_that_loads

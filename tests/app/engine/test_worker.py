@@ -18,8 +18,8 @@ from app.engine.reading import TextProcess
 from app.engine.sound.process import table as sound_table
 from app.engine.utterance import UtteranceInput
 from app.engine.worker import Worker, sound_worker
-from models.checkpoints import SpeechModel, open_speech_model
 from models.checkpoints.builtin import read_config
+from models.checkpoints.sources import SpeechModel, open_speech_model
 from models.config import ModelConfig
 from models.text import TextError
 from samplers.knobs.params import SamplingParams

@@ -8,7 +8,7 @@ import torch
 
 from app.engine.memory import make_pool
 from benchmarks.model.int8_loss import loss
-from models.checkpoints import load_lm
+from models.checkpoints.builtin import load_lm
 from models.int8.quantized import quantize_linears
 from training.lm.codes import CodedUtterance
 from training.lm.rows import Row, losses_of

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from benchmarks.model import windows
-from models.checkpoints import open_speech_model
+from models.checkpoints.sources import open_speech_model
 from tests.toy.make_toy import MODEL, make
 
 

@@ -8,17 +8,10 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from models.checkpoints import (
-    CheckpointError,
-    builtin,
-    load_codec,
-    load_lm,
-    open_speech_model,
-    save_codec,
-    save_lm,
-    save_prior,
-)
-from models.checkpoints.files import read_tensors, write_tensors
+from models.checkpoints import builtin
+from models.checkpoints.builtin import load_codec, load_lm, save_codec, save_lm, save_prior
+from models.checkpoints.files import CheckpointError, read_tensors, write_tensors
+from models.checkpoints.sources import open_speech_model
 from models.codecs.spectral import SpectralCodec
 from models.codecs.speech_prior import SpeechPrior
 from models.config import SpectralCodecConfig

@@ -7,8 +7,9 @@ import pytest
 import torch
 
 from app.settings import BUILTIN_MODEL
-from models.checkpoints import CheckpointError, load_lm, open_speech_model, save_codec, save_lm
-from models.checkpoints.files import SUMS, sha256_of, write_sums
+from models.checkpoints.builtin import load_lm, save_codec, save_lm
+from models.checkpoints.files import SUMS, CheckpointError, sha256_of, write_sums
+from models.checkpoints.sources import open_speech_model
 from tests.toy.make_toy import make
 
 CPU = torch.device("cpu")

@@ -13,11 +13,10 @@ from app.engine.errors import InvalidRequest
 from app.engine.job import AudioChunk, Samples, SpeechJob
 from app.engine.playback import Playback
 from app.settings import BUILTIN_MODEL
-from models.checkpoints import CheckpointError, DecoderName, open_speech_model
 from models.checkpoints.encodec import OFFICIAL_URL, official_file
-from models.checkpoints.files import write_tensors
+from models.checkpoints.files import CheckpointError, write_tensors
 from models.checkpoints.hub import PINNED, HubFile
-from models.checkpoints.sources import VOICES
+from models.checkpoints.sources import VOICES, DecoderName, open_speech_model
 from models.checkpoints.vocos import converted_file, vocos_file
 from models.codecs.encodec import Encodec
 from models.codecs.vocos import Vocos

@@ -5,7 +5,7 @@ import torch
 from pydantic import ValidationError
 from torch import Tensor
 
-from models.checkpoints import load_codec, read_codec_config, save_codec
+from models.checkpoints.builtin import load_codec, read_codec_config, save_codec
 from models.codecs.spectral import SpectralCodec
 from models.config import CodecConfig, SpectralCodecConfig
 from tests.models.codecs.test_codec import FRAMES, assert_close, make, some_codes

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from app.settings import BUILTIN_MODEL
-from models.checkpoints import load_lm
+from models.checkpoints.builtin import load_lm
 from models.config import ModelConfig
 from models.int8.cache import Int8Cache
 from models.int8.linear import Int8Linear

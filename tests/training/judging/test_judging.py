@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import soundfile
 
-from models.checkpoints import load_codec
+from models.checkpoints.builtin import load_codec
 from models.voices.loudness import loudness_lufs
 from models.voices.recording import LEVEL_LUFS
 from training.judging import hear

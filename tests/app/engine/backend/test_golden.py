@@ -14,7 +14,8 @@ import torch
 from app.engine.backend.golden import GOLDEN_FILE, GoldenRequest, codes_sha256, read_golden
 from app.engine.backend.synthesizer import Synthesizer
 from app.settings import BUILTIN_MODEL
-from models.checkpoints import CheckpointError, open_speech_model
+from models.checkpoints.files import CheckpointError
+from models.checkpoints.sources import open_speech_model
 from models.codecs.shipped_codes import codec_digest, read_codes
 from models.voices.voice import BuiltinVoices
 from tests.app.tools.serving import settings_of

@@ -11,8 +11,9 @@ from app.engine.backend import loading
 from app.engine.backend.synthesizer import Synthesizer
 from app.engine.job import SpeechJob
 from app.settings import Settings
-from models.checkpoints import CheckpointError, SpeechModel, open_speech_model
+from models.checkpoints.files import CheckpointError
 from models.checkpoints.hub import DownloadError, Unreachable
+from models.checkpoints.sources import SpeechModel, open_speech_model
 from models.config import AlignmentHead
 from samplers.knobs.params import SamplingParams
 from tests.app.tools.serving import settings_of

@@ -21,7 +21,7 @@ from app.engine.level_0.runner import JobBatch
 from app.engine.memory import Memory
 from app.engine.playback import Playback
 from app.engine.utterance import Level0Utterance, UtteranceInput
-from models.checkpoints import CheckpointError
+from models.checkpoints.files import CheckpointError
 from models.codecs.encodec import Encodec
 from models.cuda.graphs import Recorder
 from models.valle import Valle

@@ -4,7 +4,7 @@ from copy import deepcopy
 
 import pytest
 
-from models.checkpoints import SpeechModel
+from models.checkpoints.sources import SpeechModel
 from models.config import AlignmentHead
 from models.int8.quantized import quantize_linears
 from models.valle import Valle

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from app.engine.utterance import ContextUtterance, UtteranceInput
-from models.checkpoints import load_lm
+from models.checkpoints.builtin import load_lm
 from models.config import BOS_ID, EOS_ID
 from models.prefix import Prefix
 from models.valle import Valle

@@ -17,7 +17,7 @@ from app.engine.level_0.hypothesis_group import Drawn
 from app.engine.utterance import ContextUtterance, UtteranceInput
 from models.alignment.attention import TextAttention
 from models.alignment.path import followed
-from models.checkpoints import load_lm
+from models.checkpoints.builtin import load_lm
 from models.prefix_cache import PrefixCache, SlotPrefix, one_by_one
 from models.valle import Valle
 from samplers.ranking import oddity, rank

@@ -14,7 +14,7 @@ from app.engine.job import AudioChunk, Samples, SpokenUtterance
 from app.engine.sound.decoder import SoundDecoder
 from app.engine.sound.utterance import SoundUtterance
 from app.engine.utterance import UtteranceInput
-from models.checkpoints import SpeechModel
+from models.checkpoints.sources import SpeechModel
 from models.codecs.vocos import Vocos
 from models.config import VocosConfig
 from models.cuda.graphs import Play

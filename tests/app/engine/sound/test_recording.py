@@ -20,7 +20,7 @@ from app.engine.sound.decoder import SoundDecoder
 from app.engine.sound.levels import draw_chunk
 from app.engine.sound.recording import ChunkSizes, RecordedChunks
 from app.engine.utterance import UtteranceInput
-from models.checkpoints import SpeechModel
+from models.checkpoints.sources import SpeechModel
 from models.codecs.streaming import StreamTable
 from models.config import AlignmentHead, MaskKind
 from models.cuda.graphs import Play

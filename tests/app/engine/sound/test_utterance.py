@@ -16,7 +16,7 @@ from torch import Tensor
 from app.engine.job import Samples
 from app.engine.sound.decoder import SoundDecoder
 from app.engine.utterance import UtteranceInput
-from models.checkpoints import SpeechModel
+from models.checkpoints.sources import SpeechModel
 from models.codecs.interface import CodecStream
 from models.config import MaskKind
 from samplers.knobs.features import is_guided

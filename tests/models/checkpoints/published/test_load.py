@@ -10,7 +10,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from app.engine.utterance import UtteranceInput
-from models.checkpoints import load_lm
+from models.checkpoints.builtin import load_lm
 from models.checkpoints.published import load as public
 from models.checkpoints.published.load import load_public, read_public
 from models.checkpoints.published.metadata import describe
