@@ -93,25 +93,24 @@ class Places:
 
 
 class Cost:
-    """Seconds of work a second of audio, or a step, as an exponential moving average.
+    """Seconds of work a second of audio, or a step: the largest of exponential moving averages.
 
-    Its time constant is in seconds of audio, or in steps.
+    Their time constants are in seconds of audio, or in steps.
     """
 
-    def __init__(self, time_constant: float) -> None:
-        self._time_constant = time_constant
-        self._work_s = self._made = 0.0
+    def __init__(self, *time_constants: float) -> None:
+        self._sums = dict.fromkeys(time_constants, (0.0, 0.0))  # seconds of work, and what it made
 
     def note(self, work_s: float, made: float = 1.0) -> None:
         """Count seconds of work, and the seconds of audio or the steps made; either may be 0."""
-        kept = math.exp(-made / self._time_constant)
-        self._work_s = kept * self._work_s + work_s
-        self._made = kept * self._made + made
+        for constant, (worked_s, all_made) in self._sums.items():
+            kept = math.exp(-made / constant)
+            self._sums[constant] = kept * worked_s + work_s, kept * all_made + made
 
     @property
     def each(self) -> float:
         """Seconds of work a second of audio, or a step; 0 before the first measurement."""
-        return self._work_s / self._made if self._made else 0.0
+        return max(work_s / made if made else 0.0 for work_s, made in self._sums.values())
 
 
 class Peak:
@@ -138,19 +137,16 @@ class Capacity:
 
     def __init__(self, throttle_s: float = 0.0) -> None:
         self._throttle_s = throttle_s
-        self._level_0 = Cost(SHORT_S), Cost(LONG_S)
-        self._sound = Cost(SHORT_S), Cost(LONG_S)
+        self._level_0, self._sound = Cost(SHORT_S, LONG_S), Cost(SHORT_S, LONG_S)
         self._chunk, self._admission = Peak(CHUNK_DECAY), Peak(CHUNK_DECAY)
-        self._step = Cost(SHORT_STEPS), Cost(LONG_STEPS)
+        self._step = Cost(SHORT_STEPS, LONG_STEPS)
         self._alone = Peak(JOB_DECAY, JOB_GROWTH)
         self._phoneme_s = USUAL_PHONEME_S
 
     def note_level_0(self, work_s: float, sound_s: float) -> None:
         """Count a step of level 0 that drew ``sound_s`` seconds of speech, over all its rows."""
-        for cost in self._level_0:
-            cost.note(work_s, sound_s)
-        for cost in self._step:
-            cost.note(work_s)
+        self._level_0.note(work_s, sound_s)
+        self._step.note(work_s)
 
     def note_blocking(self, work_s: float) -> None:
         """Count work on several chunks at once, which cannot be interrupted."""
@@ -159,8 +155,7 @@ class Capacity:
     def note_sound(self, work_s: float, sound_s: float) -> None:
         """Count the finer levels and the codec of one chunk."""
         self._chunk.note(work_s)
-        for cost in self._sound:
-            cost.note(work_s, sound_s)
+        self._sound.note(work_s, sound_s)
 
     def note_admission(self, work_s: float) -> None:
         """Count the prefill of a job, during which no step is made for the others."""
@@ -178,21 +173,15 @@ class Capacity:
     @property
     def speed(self) -> float:
         """Seconds of audio a second that admission counts on; infinite before any measurement."""
-        costs = self._level_0, self._sound
-        together = sum(max(cost.each for cost in worker) for worker in costs)
+        together = self._level_0.each + self._sound.each
         return SHARE / together if together else math.inf
 
-    @property
-    def blocking_s(self) -> float:
-        """Longest time for which a stream that plays waits because another begins.
+    def delay_s(self, others: int, at_once: int = 1) -> float:
+        """Return the longest time for which a stream that plays waits because others begin.
 
-        A chunk or a prefill that has begun comes first; under a quota all of the other's first
+        A chunk or a prefill that has begun comes first; under a quota all of the others' first
         audio, as all workers share the processor time.
         """
-        return self.delay_s(1)
-
-    def delay_s(self, others: int, at_once: int = 1) -> float:
-        """Return the longest time for which a stream waits because so many others begin."""
         shared_s = self._alone.seconds if self._throttle_s else 0.0
         chunks_s = math.ceil(others / at_once) * self._chunk.seconds
         return chunks_s + others * (self._admission.seconds + shared_s)
@@ -207,7 +196,7 @@ class Capacity:
 
         No other is made meanwhile. A quota may stop the steps once more than measured.
         """
-        step_s = max(cost.each for cost in self._step) / SHARE
+        step_s = self._step.each / SHARE
         return frames * step_s + self._chunk.seconds + self._throttle_s
 
     def first_audio_s(self, jobs: int) -> float:

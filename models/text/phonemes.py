@@ -9,7 +9,6 @@ weights useless. `tests/models/text/test_phonemes.py` pins both.
 import re
 from typing import Final
 
-from models.text.errors import TextError
 from models.text.espeak import pronounce
 
 ENGLISH_SYMBOLS: Final[tuple[str, ...]] = tuple(
@@ -18,7 +17,6 @@ ENGLISH_SYMBOLS: Final[tuple[str, ...]] = tuple(
 """Every code point of the built-in model's phoneme strings, in the order of their ids."""
 
 _INVENTORY: Final = frozenset(ENGLISH_SYMBOLS)
-_VOICES: Final = {"en": "en-us"}
 _FOLDS: Final = (
     (re.compile("[“”„‟«»″]"), '"'),
     (re.compile("[‘’‚‛′]"), "'"),
@@ -41,26 +39,19 @@ _UNUTTERED: Final = re.compile(r"[^\w]|_")
 _FINAL_ARTICLE: Final = re.compile(r"(?:^|\s)a$", re.IGNORECASE)
 
 
-def require_language(language: str) -> None:
-    """Raise TextError unless the built-in model's phonemiser supports a language."""
-    if language not in _VOICES:
-        raise TextError(f"language {language!r} is not supported; choose from {sorted(_VOICES)}")
-
-
-def phonemize(text: str, language: str = "en") -> str:
+def phonemize(text: str) -> str:
     """Return the phonemes of a text.
 
     Punctuation is kept, folded to the inventory (curly quotes to straight ones, dashes to an em
     dash, three dots to an ellipsis). Characters of the Private Use Area are kept.
     """
-    require_language(language)
     for pattern, mark in _FOLDS:
         text = pattern.sub(mark, text)
     # phonemizer can keep punctuation itself, but misplaces it when a piece is silent; splitting at
     # punctuation first avoids that. Words come first, then words and punctuation alternate.
     pieces = _MARKS.split(text.strip())
     words = [piece for piece in pieces[::2] if _UNUTTERED.sub("", piece)]
-    spoken = iter(pronounce(words, _VOICES[language]))
+    spoken = iter(pronounce(words, "en-us"))
     out: list[str] = []
     for number, piece in enumerate(pieces):
         if number % 2:

@@ -4,8 +4,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from models.text.characters import cleaned
+from models.text.errors import TextError
 from models.text.normalise import normalised
-from models.text.phonemes import phonemize, require_language
+from models.text.phonemes import phonemize
 from models.text.source import Rewritten
 
 
@@ -28,6 +29,7 @@ def clean_english(text: Rewritten) -> Rewritten:
 
 
 def builtin_reader(language: str) -> Reader:
-    """Return the reader of a language for the built-in voice."""
-    require_language(language)
-    return Reader(clean_english, lambda text: phonemize(text, language))
+    """Return the reader of a language for the built-in voice; raises TextError if it has none."""
+    if language != "en":
+        raise TextError(f"language {language!r} is not supported; choose from ['en']")
+    return Reader(clean_english, phonemize)

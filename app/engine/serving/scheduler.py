@@ -129,13 +129,8 @@ class Scheduler:
         self._drawn.clear()
         self._note_rows()
 
-    @property
-    def used_rows(self) -> int:
-        """How many rows jobs have reserved."""
-        return sum(job.rows for job in self._drawn)
-
     def _note_rows(self) -> None:
-        used = self.used_rows
+        used = sum(job.rows for job in self._drawn)
         self.queue.free_rows = self._slots - used
         self._metrics.slots.labels("used").set(used)
         self._metrics.slots.labels("free").set(self._slots - used)

@@ -42,7 +42,7 @@ class SoundWorker:
     def has_room_for(self, speech_s: float) -> bool:
         """Return whether one more stream, of so many seconds, would make no stream stall."""
         capacity = self._capacity
-        return fits(self._streams(), speech_s, capacity.speed, capacity.blocking_s)
+        return fits(self._streams(), speech_s, capacity.speed, capacity.delay_s(1))
 
     def _streams(self) -> list[Stream]:
         """Return the jobs that are played; the others give way to them."""

@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from models.text import ENGLISH_SYMBOLS, TextError, phonemize
+from models.text.reader import builtin_reader
 
 PLAIN = [
     ("Hello, world!", "həlˈoʊ, wˈɜːld!"),
@@ -41,4 +42,4 @@ def test_inventory_never_changes() -> None:
 
 def test_unsupported_language_is_refused_with_the_choice() -> None:
     with pytest.raises(TextError, match=r"'xx' is not supported; choose from \['en'\]"):
-        phonemize("hello", "xx")
+        builtin_reader("xx")
