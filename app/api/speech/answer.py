@@ -21,6 +21,7 @@ import numpy as np
 from fastapi import Request, Response
 from pydantic_core import to_json
 from safetensors.numpy import save
+from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from app.api.errors import CLIENT_CLOSED, speech_error_detail
@@ -38,7 +39,7 @@ from app.audio.formats import MEDIA_TYPES
 from app.audio.rendering import OutputOptions, Renderer, RenderPool
 from app.engine.admission import Places, stretched
 from app.engine.engine import SpeechEngine
-from app.engine.errors import EngineBusy, InvalidRequest, ReaderStalled, SpeechError
+from app.engine.errors import EngineBusy, InvalidRequest, SpeechError
 from app.engine.interface import ModelInfo, Plan
 from app.engine.job import AudioChunk, Codes, SpeechJob, SpeechResult, UtteranceCodes
 from app.engine.serving.running import SpeechStream
@@ -298,7 +299,7 @@ def result_of(chunks: Sequence[AudioChunk]) -> SpeechResult:
     return result
 
 
-class StreamedSpeech(Response):
+class StreamedSpeech(StreamingResponse):
     """A response that streams an audio file, or another shape around its bytes.
 
     An error after the first byte cuts the connection: the last chunk of the body is never sent, so
@@ -320,6 +321,7 @@ class StreamedSpeech(Response):
         self._rendering = answer.renderer(rate_hz, plan=plan)
         self._answer, self._audio_s = answer, 0.0
         self._result: SpeechResult | None = None
+        self._error: SpeechError | None = None
         headers = opening_headers(plan, plan.voice.name, answer.output.rate_hz(rate_hz)) | {
             "X-TTFA-Ms": f"{1000 * answer.first_audio_s:.1f}",
             "X-Accel-Buffering": "no",  # stops nginx from buffering the stream
@@ -327,49 +329,40 @@ class StreamedSpeech(Response):
         media_type = self._framing.media_type
         if media_type == EVENT_STREAM:
             headers["Cache-Control"] = "no-cache"
-        super().__init__(None, media_type=media_type, headers=headers)
-        del self.headers["content-length"]
+        self._body = self._parts_or_error()
+        super().__init__(self._body, media_type=media_type, headers=headers)
 
     async def __call__(self, _: Scope, __: Receive, send: Send) -> None:
         """Send the response."""
-        error: SpeechError | None = None
         result: SpeechResult | None = None
         try:
             result = await self._answer.unless_client_leaves(self._send(send))
         except SpeechError as broken:
-            error = broken
-            log.warning("response %s: cut off (%s)", self._job.id, broken.code)
+            self._error = broken
         finally:
-            self._answer.recent.keep(self._job, result or self._failure(error))
+            if self._error is not None:
+                log.warning("response %s: cut off (%s)", self._job.id, self._error.code)
+            self._answer.recent.keep(self._job, result or self._failure())
 
     async def _send(self, send: Send) -> SpeechResult | None:
-        """Send head and body; return the result."""
+        async with aclosing(self._body):
+            await self.stream_response(send)
+        return None if self._error else self._result
 
-        async def send_body(body: bytes, *, more: bool = True) -> None:
-            await send({"type": "http.response.body", "body": body, "more_body": more})
-
-        await send({
-            "type": "http.response.start",
-            "status": self.status_code,
-            "headers": self.raw_headers,
-        })
+    async def _parts_or_error(self) -> AsyncGenerator[bytes]:
         try:
-            async with aclosing(self._body()) as parts:
+            async with aclosing(self._parts()) as parts:
                 async for part in parts:
                     if part:
-                        await send_body(part)
+                        yield part
                     self._audio_s = self._rendering.audio_s
-        except ReaderStalled:
-            raise
         except SpeechError as broken:
-            if failed := self._framing.failed(broken):
-                await send_body(failed)
-                await send_body(b"", more=False)
-            raise
-        await send_body(b"", more=False)
-        return self._result
+            self._error = broken
+            if not (failed := self._framing.failed(broken)):
+                raise
+            yield failed
 
-    async def _body(self) -> AsyncGenerator[bytes]:
+    async def _parts(self) -> AsyncGenerator[bytes]:
         """Yield the parts of the body, some of them empty."""
         async for chunk in self._chunks():
             self._result = chunk.result
@@ -389,8 +382,8 @@ class StreamedSpeech(Response):
         async for chunk in self._stream:
             yield chunk
 
-    def _failure(self, error: SpeechError | None) -> Failure:
-        stream = self._stream
+    def _failure(self) -> Failure:
+        stream, error = self._stream, self._error
         return Failure.of(self._job, stream.plan, error, stream.progress.frames, self._audio_s)
 
 
