@@ -18,8 +18,8 @@ PRODUCT = ("app", "models", "samplers", "valle_serve")
 DOCUMENTED = (*PRODUCT, "cluster", "tools", "training", "benchmarks", "scripts", "examples")
 MOST_PARAMETERS = 6
 LIMITS = {
-    "lines": 35_851,
-    "code": 24_802,
+    "lines": 35_844,
+    "code": 24_797,
     "docstrings": 14.2,  # percent of the lines
     "tests": 39_509,
     "names": 0,  # class names that are there twice
