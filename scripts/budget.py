@@ -21,7 +21,7 @@ LIMITS = {
     "lines": 35_844,
     "code": 24_797,
     "docstrings": 14.2,  # percent of the lines
-    "tests": 39_509,
+    "tests": 39_508,
     "names": 0,  # class names that are there twice
     "wide": 15,  # functions of more than `MOST_PARAMETERS`
     "folder": 14,  # files of the largest folder

@@ -30,7 +30,7 @@ def test_the_builtin_voice_speaks_a_sentence_and_stops_by_itself() -> None:
 @pytest.mark.slow
 @pytest.mark.weights
 def test_the_builtin_voices_are_as_loud_as_their_cards_say() -> None:
-    synthesizer = Synthesizer.load(settings_of(WEIGHTS, max_text_chars=200))
+    synthesizer = Synthesizer.load(settings_of(WEIGHTS, weights="int8", max_text_chars=200))
     for voice in synthesizer.voices.builtin:
         assert voice.speech_lufs is not None, "run python -m scripts.measure_voices"
         job = SpeechJob("id", "She called many times.", SamplingParams(seed=1), voice.name)

@@ -14,10 +14,6 @@ from urllib.parse import quote, urlsplit
 
 import httpx
 import pytest
-from fastapi import FastAPI
-from starlette.requests import Request
-from starlette.responses import Response
-from starlette.routing import Route
 
 from app.main import create_app
 from app.settings import Settings
@@ -29,61 +25,16 @@ HOST = "gpuhost"
 TEXT = "Hello there."
 WAIT_MS = 60_000
 
-# Keeps what is scheduled to be played, and what reaches the loudspeaker: an AudioWorklet tells of
-# every block, however late the page's own thread is, where a ScriptProcessor loses blocks. It needs
-# a secure context; elsewhere nothing is heard.
+# Keeps what is scheduled to be played.
 LISTENER = """
 window.scheduled = [];
-window.heard = [];
 const start = AudioBufferSourceNode.prototype.start;
 AudioBufferSourceNode.prototype.start = function (when = 0, ...rest) {
   const samples = [...this.buffer.getChannelData(0)];
   scheduled.push({ when, samples, rate: this.context.sampleRate });
   return start.call(this, when, ...rest);
 };
-const connect = AudioNode.prototype.connect;
-const record = async (context) => {
-  await context.audioWorklet.addModule("/recorder.js");
-  const recorder = new AudioWorkletNode(context, "recorder");
-  recorder.port.onmessage = ({ data: { time, samples } }) => {
-    heard.push(...samples);
-    window.heardUntil = time;
-  };
-  connect.call(recorder, context.destination);
-  context.recorder = recorder;
-};
-AudioNode.prototype.connect = function (to, ...rest) {
-  const { context } = this;
-  if (to === context.destination && context.audioWorklet) {
-    window.playing = context;
-    context.recording ??= record(context);
-    // At once where it can be: what is scheduled may begin before a promise is looked at.
-    if (context.recorder) connect.call(this, context.recorder);
-    else context.recording.then(() => connect.call(this, context.recorder));
-  }
-  return connect.call(this, to, ...rest);
-};
 """
-
-RECORDER = """
-registerProcessor("recorder", class extends AudioWorkletProcessor {
-  process([[samples]]) {
-    const block = samples ? [...samples] : Array(128).fill(0);
-    this.port.postMessage({ time: currentTime, samples: block });
-    return true;
-  }
-});
-"""
-
-
-def recorder(request: Request) -> Response:
-    return Response(RECORDER, media_type="text/javascript")
-
-
-def recorded(app: FastAPI) -> FastAPI:
-    """Let an application give what `LISTENER` asks for."""
-    app.router.routes.insert(0, Route("/recorder.js", recorder))
-    return app
 
 
 @pytest.fixture(scope="module")
@@ -111,7 +62,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
     """A client of a server that speaks with the built-in voice."""
     voices = str(tmp_path_factory.mktemp("voices"))
     settings = Settings(device="cpu", voices=voices, allowed_hosts=HOST)
-    with served(recorded(create_app(settings))) as client:
+    with served(create_app(settings)) as client:
         yield client
 
 

@@ -18,7 +18,7 @@ from app.main import create_app
 from app.settings import Settings
 from app.studio.files import INDEX
 from tests.app.tools.serving import served
-from tests.browser.conftest import HOST, TEXT, Studio, recorded, visiting
+from tests.browser.conftest import HOST, TEXT, Studio, visiting
 from tests.browser.test_takes import sent
 from tests.fakes import fake_engine
 from tests.toy.make_toy import make
@@ -188,7 +188,7 @@ def test_a_voice_is_recorded_where_the_page_came_from_this_machine(studio, serve
 
 def test_a_model_that_cannot_tell_words_speaks_all_the_same(browser, tmp_path: Path) -> None:
     app = create_app(Settings(model=str(make(tmp_path / "toy")), device="cpu"))
-    with served(recorded(app)) as client, visiting(browser, client) as studio:
+    with served(app) as client, visiting(browser, client) as studio:
         studio.open({"input": TEXT, "seed": 3})
         number = studio.speak()
         studio.page.wait_for_selector(f"[data-take='{number}'] [data-curve]")
