@@ -29,7 +29,6 @@ from samplers.ar.trace import Record as TraceRecord  # noqa: E402
 from samplers.ar.trace import Trace, columns, entries  # noqa: E402
 from samplers.knobs.params import SamplingParams  # noqa: E402
 from samplers.knobs.resolve import resolve  # noqa: E402
-from samplers.ops.entropix import AttentionStatistics  # noqa: E402
 
 FOLDER: Final = str(Path(__file__).parent)
 """What `generate` takes as `custom_generate`."""
@@ -154,8 +153,8 @@ class _CachedRows:
         return logits
 
     @property
-    def attention(self) -> AttentionStatistics | None:
-        """Of the last layer from the newest token; `strength` is that of the log-weights.
+    def attention(self) -> Tensor | None:
+        """Those of the last layer, ``(R, 4)``; `strength` is that of the log-weights.
 
         A model gives the weights, not the scores before the softmax.
         """
@@ -166,7 +165,7 @@ class _CachedRows:
             measure(weights[None, :, seen > 0].clamp(min=1e-38).log(), seen.sum()[None])
             for weights, seen in zip(last, self._seen, strict=True)
         ]
-        return AttentionStatistics(*torch.cat(rows, 1).unbind())
+        return torch.cat(rows, 1).T
 
     def feed(self, tokens: Sequence[int], ended: Sequence[bool]) -> None:
         """Read one more token of each row; that of a row that has ended is hidden."""

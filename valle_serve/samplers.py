@@ -14,12 +14,10 @@ from samplers.ar.trace import Trace, columns, entries  # noqa: E402
 from samplers.knobs.params import SamplingParams  # noqa: E402
 from samplers.knobs.presets import PRESETS  # noqa: E402
 from samplers.knobs.resolve import resolve  # noqa: E402
-from samplers.ops.entropix import AttentionStatistics  # noqa: E402
 
 __all__ = [
     "PRESETS",
     "ArSampler",
-    "AttentionStatistics",
     "Backtracker",
     "RowInput",
     "SamplingParams",

@@ -27,7 +27,6 @@ from samplers.knobs.features import is_on
 from samplers.knobs.params import SamplingParams
 from samplers.knobs.presets import PRESETS
 from samplers.knobs.resolve import resolve
-from samplers.ops.entropix import AttentionStatistics
 
 VOCAB_SIZE, STOP, HISTORY = 1025, 1024, 300
 
@@ -91,8 +90,7 @@ class SamplerStep:
         for seed in range(rows):
             self._sampler.join([seed], RowInput(params, seed, 10 * HISTORY))
         self._logits, self._rows = model_logits(rows), rows
-        wanted, statistics = is_on("entropix", params), torch.ones(4, rows)
-        self._attention = AttentionStatistics(*statistics) if wanted else None
+        self._attention = torch.ones(rows, 4) if is_on("entropix", params) else None
         for _ in range(HISTORY):
             self()
 

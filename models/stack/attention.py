@@ -1,7 +1,7 @@
 """Attention statistics of single queries, the input of the entropix sampler.
 
-Of B queries they are ``[4, B]`` float32, by the fields of
-`samplers.ops.entropix.AttentionStatistics`; those of one do not depend on the others.
+Of B queries they are ``[4, B]`` float32, by `samplers.ops.entropix.ATTENTION`; those of one do not
+depend on the others.
 
 The fused attention kernel returns no scores, so those of the one query are computed again: one
 product a row, over the keys of its slot only.

@@ -16,7 +16,6 @@ from samplers.ar.state import Host, RowInput, SlotTable
 from samplers.ar.trace import Record, StepTensors, Trace
 from samplers.ops.beam import extend
 from samplers.ops.draw import Stage, forked_keys, stream_key
-from samplers.ops.entropix import AttentionStatistics
 from samplers.ops.rows import sanitise
 
 _BUILT = 16
@@ -127,7 +126,7 @@ class ArSampler:
         logits: Tensor,
         trace: Trace | None = None,
         null: Tensor | None = None,
-        attention: AttentionStatistics | None = None,
+        attention: Tensor | None = None,
     ) -> Tensor:
         """Draw the next code of every row; as `advance`, but returns the codes ``(B,)`` alone."""
         return self.advance(logits, trace, null, attention).codes
@@ -138,7 +137,7 @@ class ArSampler:
         own: Tensor,
         trace: Trace | None = None,
         null: Tensor | None = None,
-        attention: AttentionStatistics | None = None,
+        attention: Tensor | None = None,
         slots: Sequence[int] | None = None,
     ) -> StepResult:
         """Draw the next code of B rows, and extend the beams of every search.
@@ -147,6 +146,7 @@ class ArSampler:
             own: ``(B, V)``, any float dtype, the model's logits; not changed.
             trace: Where to record the step; changes no code.
             null: ``(G, V)``: the logits without the text of the rows that are guided.
+            attention: ``(B, 4)`` float32 of `samplers.ops.entropix.ATTENTION`, if a row needs them.
             slots: Of the rows, in order; None: all. A row that is left out draws on as if each
                 step had had it.
         """

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from samplers.ar.effects import EFFECTS, Effects
-from samplers.ops.entropix import AttentionStatistics, Decision, moments
+from samplers.ops.entropix import ATTENTION, Decision, moments
 from samplers.ops.rows import Rows, sanitise
 from samplers.processors.draw import DrawResult
 from samplers.processors.processor import Scores
@@ -178,15 +178,17 @@ class StepTensors(Rows):
 
     def _entropix_fields(self, goes_on: Tensor) -> dict[str, Tensor]:
         """Return the fields that say what entropix read and decided in rows that go on."""
-        nothing = torch.full_like(self.scores.logits[:, 0], torch.nan)
-        attention = self.scores.attention or AttentionStatistics(*[nothing] * 4)
-        decision = self.scores.decision or Decision.none(len(nothing), nothing.device)
+        logits, attention = self.scores.logits, self.scores.attention
+        if attention is None:
+            attention = logits.new_full((len(logits), len(ATTENTION)), torch.nan)
+        decision = self.scores.decision or Decision.none(len(logits), logits.device)
+        entropy, varentropy, agreement, strength = attention.unbind(1)
         return {
             "entropix_state": decision.state[:, 0],
-            "attention_entropy_bits": attention.entropy,
-            "attention_varentropy_bits2": attention.varentropy,
-            "attention_agreement": attention.agreement,
-            "attention_strength": attention.strength,
+            "attention_entropy_bits": entropy,
+            "attention_varentropy_bits2": varentropy,
+            "attention_agreement": agreement,
+            "attention_strength": strength,
             "paused": decision.paused[:, 0],
             "branched": decision.branched[:, 0] & goes_on,
         }

@@ -9,7 +9,7 @@ entropy thresholds that cceeb84 exchanged are in their first places).
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
 from typing import Self
@@ -32,16 +32,6 @@ class State(IntEnum):
     LEHV = 2
     HEHV = 3
     ADAPTIVE = 4
-
-
-@dataclass(frozen=True)
-class AttentionStatistics(Rows):
-    """Statistics of the last layer's attention from the last position, each ``(B,)`` float32."""
-
-    entropy: Tensor  # mean over the heads of each head's entropy, bits
-    varentropy: Tensor  # variance over the heads (population) of the heads' entropies, bits squared
-    agreement: Tensor  # mean distance of a head's weights from the heads' mean; 0 is agreement
-    strength: Tensor  # mean size of the scores before the softmax
 
 
 @dataclass(frozen=True)
@@ -98,17 +88,16 @@ def adjust(
     states: Tensor,
     entropy: Tensor,
     varentropy: Tensor,
-    attention: AttentionStatistics,
+    attention: Tensor,
     knobs: SamplingTensors,
     settings: "EntropixSettings",
 ) -> SamplingTensors:
     """Return each row's knobs as its state (``(B, 1)`` int64) adjusts them.
 
-    A `LELV` row gets temperature 0 (greedy); temperatures are finite. In ``knobs`` top_k is V where
-    it is off.
+    ``attention`` are `ATTENTION`, ``(B, 4)`` float32. A `LELV` row gets temperature 0 (greedy);
+    temperatures are finite. In ``knobs`` top_k is V where it is off.
     """
-    heads = torch.stack([getattr(attention, field.name) for field in fields(attention)], 1)
-    heads = heads.nan_to_num(nan=0.0).clamp(0, 1e6)
+    heads = attention.nan_to_num(nan=0.0).clamp(0, 1e6)
     spread, agreement = heads[:, :2], heads[:, 2:3]
     both, unsureness = spread.sum(-1, keepdim=True), entropy + varentropy
     readings = torch.cat([heads, 1 - agreement, unsureness, both, agreement, heads[:, :1]], 1)
@@ -130,9 +119,13 @@ def adjust(
     )
 
 
+ATTENTION = ("entropy", "varentropy", "agreement", "strength")
+"""Statistics of the last layer's attention from the last position: the mean over the heads of their
+entropies, in bits; the variance of those (population), bits squared; the mean distance of a head's
+weights from the heads' mean, 0 is agreement; and the mean size of the scores before the softmax."""
+
 _READINGS = (
-    "entropy", "varentropy", "agreement", "strength", "disagreement", "unsureness", "both",
-    "less_agreement", "less_entropy",
+    *ATTENTION, "disagreement", "unsureness", "both", "less_agreement", "less_entropy",
 )  # fmt: skip
 """What a formula weighs: attention's entropy, varentropy, agreement and strength; 1 less agreement;
 the logits' entropy and varentropy together; attention's together; and what is taken away: agreement

@@ -13,7 +13,7 @@ from samplers.knobs.params import SamplingParams
 from samplers.knobs.steps import StepName
 from samplers.ops import filters
 from samplers.ops.draw import uniform
-from samplers.ops.entropix import AttentionStatistics, Decision, SamplingTensors
+from samplers.ops.entropix import Decision, SamplingTensors
 from samplers.ops.rows import ALL, Rows, within
 
 
@@ -86,8 +86,8 @@ class Scores(Rows):
     attempts: Tensor  # (B, 1) int64, how often each row was rewound
     _: KW_ONLY
     limits: Tensor | None = None  # (B, 1) int64, how many frames each row may have
-    # statistics of the model's attention; entropix needs them
-    attention: AttentionStatistics | None = None
+    # (B, 4) float32 of `samplers.ops.entropix.ATTENTION`; entropix needs them
+    attention: Tensor | None = None
     mu: Tensor | None = None  # (B, 1) float32 bits, mirostat's state; None if no row has it on
     # (B, 1) int64, the frame at which entropix last paused or branched; None if no row may
     last_act: Tensor | None = None

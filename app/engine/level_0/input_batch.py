@@ -26,7 +26,6 @@ from samplers.ar.sampler import ArSampler, StepResult
 from samplers.ar.state import DrawnCodes, RowInput, SlotTable
 from samplers.ar.trace import Record, log_prob_of
 from samplers.knobs.features import is_on, rows_needed
-from samplers.ops.entropix import AttentionStatistics
 from samplers.ops.rows import sanitise
 
 
@@ -35,7 +34,7 @@ class Fed(NamedTuple):
 
     own: Tensor  # ``[B, V]`` logits with the text; any in those that are idle, as in the others
     null: Tensor | None  # ``[G, V]`` without it, of those that are guided; None if none is
-    attention: AttentionStatistics
+    attention: Tensor  # ``[B, 4]`` float32 of `samplers.ops.entropix.ATTENTION`
     invalid: Tensor  # ``[n]`` bool: whether there was a NaN
     places: Sequence[int]  # whose, of each of the n
 

@@ -26,7 +26,6 @@ from models.stack.paged_passes import Placed
 from models.valle import Valle
 from samplers.ar.plain import is_plain, plain_row, plain_width
 from samplers.ar.state import Host
-from samplers.ops.entropix import AttentionStatistics
 
 RESULTS = 3
 """Columns of the results: the code, its log-probability in nats, and whether the logits had NaN."""
@@ -92,7 +91,7 @@ class PagedBatch(InputBatch):
         return Fed(
             self._logits.index_select(0, own),
             self._logits.index_select(0, self._places[7, :count]) if count else None,
-            AttentionStatistics(*self._attention.index_select(1, own)),
+            self._attention.index_select(1, own).T,
             invalid,
             [place for place, one in enumerate(hypotheses) if not one.idle],
         )

@@ -10,7 +10,6 @@ from app.engine.level_0.hypothesis import Condition, Hypothesis
 from app.engine.level_0.input_batch import Fed, InputBatch
 from models.prefix_cache import one_by_one
 from models.valle import Valle
-from samplers.ops.entropix import AttentionStatistics
 
 _Row = tuple[Hypothesis, Condition]
 
@@ -41,7 +40,7 @@ class SlotBatch(InputBatch):
         return Fed(
             own,
             null if guided else None,
-            AttentionStatistics(*attention),
+            attention.T,
             logits.isnan().any(-1),
             [*active, *guided],
         )

@@ -15,7 +15,6 @@ from samplers.ar.trace import Trace, columns, entries
 from samplers.knobs.params import SamplingParams
 from samplers.knobs.steps import StepName
 from samplers.ops.draw import Stage, stream_key
-from samplers.ops.entropix import AttentionStatistics
 from samplers.ops.repeats import runs_of
 from samplers.processors.processor import BatchParams, LogitsProcessor, Scores
 from samplers.processors.registry import BY_STEP
@@ -156,9 +155,9 @@ def make_scores(
     )
 
 
-def attention(rows: Sequence[Sequence[float]]) -> AttentionStatistics:
+def attention(rows: Sequence[Sequence[float]]) -> Tensor:
     """The four statistics of each row."""
-    return AttentionStatistics(*torch.tensor(rows, dtype=torch.float32).unbind(1))
+    return torch.tensor(rows, dtype=torch.float32)
 
 
 def kept(logits: Tensor) -> list[list[int]]:
