@@ -11,7 +11,6 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
-from functools import cached_property
 from typing import Self
 
 import torch
@@ -32,21 +31,6 @@ class State(IntEnum):
     LEHV = 2
     HEHV = 3
     ADAPTIVE = 4
-
-
-@dataclass(frozen=True)
-class SamplingTensors(Rows):
-    """The sampling knobs that a state moves, each ``(B, 1)`` float32; top_k is int64."""
-
-    temperature: Tensor
-    top_p: Tensor
-    top_k: Tensor
-    min_p: Tensor
-
-    @cached_property
-    def columns(self) -> Tensor:
-        """All of them, ``(B, 4)`` float32: temperature, top_p, min_p, top_k."""
-        return torch.cat([self.temperature, self.top_p, self.min_p, self.top_k.float()], 1)
 
 
 @dataclass(frozen=True)
@@ -89,10 +73,10 @@ def adjust(
     entropy: Tensor,
     varentropy: Tensor,
     attention: Tensor,
-    knobs: SamplingTensors,
+    knobs: Tensor,
     settings: "EntropixSettings",
-) -> SamplingTensors:
-    """Return each row's knobs as its state (``(B, 1)`` int64) adjusts them.
+) -> Tensor:
+    """Return each row's knobs, ``(B, 4)`` of `KNOBS`, as its state (``(B, 1)`` int64) adjusts them.
 
     ``attention`` are `ATTENTION`, ``(B, 4)`` float32. A `LELV` row gets temperature 0 (greedy);
     temperatures are finite. In ``knobs`` top_k is V where it is off.
@@ -109,14 +93,10 @@ def adjust(
     products = weights * readings[:, None]
     # Of the first products of a knob at most one is not 0, so that their sum is exact.
     factors = base[..., 0] + products[..., :6].sum(-1) + products[..., 6] - products[..., 7]
-    moved = knobs.columns * factors - products[..., 8]
+    moved = knobs * factors - products[..., 8]
     top_k = moved[:, 3:]
     whole = torch.where(states == State.ADAPTIVE, top_k.round(), top_k.floor())
-    low, high = bounds.unbind(-1)
-    temperature, top_p, min_p = moved[:, :3].clamp(low[:, :3], high[:, :3])[..., None].unbind(1)
-    return SamplingTensors(
-        temperature, top_p, whole.clamp(low[:, 3:], high[:, 3:]).to(torch.int64), min_p
-    )
+    return torch.cat([moved[:, :3], whole], 1).clamp(*bounds.unbind(-1))
 
 
 ATTENTION = ("entropy", "varentropy", "agreement", "strength")
@@ -132,7 +112,8 @@ the logits' entropy and varentropy together; attention's together; and what is t
 from the factor, attention's entropy from the knob itself."""
 
 _COLUMNS = ("base", *_READINGS, "floor", "ceiling")
-_KNOBS = ("temperature", "top_p", "min_p", "top_k")
+KNOBS = ("temperature", "top_p", "min_p", "top_k")
+"""The sampling knobs that a state moves."""
 
 _FORMULAS: Mapping[State, Mapping[str, Mapping[str, str]]] = {
     State.LELV: {"temperature": {"base": "", "ceiling": ""}},
@@ -196,7 +177,7 @@ class EntropixSettings:
         # ``(B, 2, 4)``: entropy and varentropy above which a state fits, in the order of the
         # states; both negative where they are to be below
         self.thresholds = thresholds.float() * self.signs
-        shape = len(one), len(_FORMULAS), len(_KNOBS), len(_COLUMNS)
+        shape = len(one), len(_FORMULAS), len(KNOBS), len(_COLUMNS)
         self.formulas = torch.zeros(shape, device=one.device)  # ``(B, states, knobs, columns)``
         self.formulas[..., 0], self.formulas[..., -1] = 1, torch.inf
         self.formulas[..., -2] = -torch.inf
@@ -204,7 +185,7 @@ class EntropixSettings:
         for number, knobs in _FORMULAS.items():
             for knob, terms in knobs.items():
                 for column, name in terms.items():
-                    self._set(number, _KNOBS.index(knob), _COLUMNS.index(column), name)
+                    self._set(number, KNOBS.index(knob), _COLUMNS.index(column), name)
 
     def __getitem__(self, name: str) -> Tensor:
         """Return the setting of that name, ``(B, 1)``."""

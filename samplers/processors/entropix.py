@@ -6,7 +6,6 @@ decision.
 """
 
 import math
-from dataclasses import fields, replace
 
 import torch
 from torch import Tensor
@@ -16,9 +15,9 @@ from samplers.knobs.features import is_on
 from samplers.knobs.params import SamplingParams
 from samplers.ops.entropix import (
     HOTTEST,
+    KNOBS,
     Decision,
     EntropixSettings,
-    SamplingTensors,
     State,
     adjust,
     moments,
@@ -47,17 +46,15 @@ class Entropix(LogitsProcessor):
         self._silent = batch.table([codes if pauses else () for pauses, codes in silences])
         self._never = torch.zeros_like(self._off)
         # A row that has a knob off has it at its neutral value, which changes nothing exactly.
-        self._own = SamplingTensors(
+        own = (
             batch.column([float(max(p.temperature, 0)) for p in batch.params]),
             batch.knob("top_p", math.inf),
-            batch.knob("top_k", batch.vocab_size).clamp(max=batch.vocab_size),
             batch.knob("min_p", 0.0),
+            batch.knob("top_k", batch.vocab_size).clamp(max=batch.vocab_size).float(),
         )
-        self._start = replace(
-            self._own,
-            temperature=self._own.temperature.clamp(max=HOTTEST),
-            top_p=self._own.top_p.clamp(max=1),
-        )
+        self._own = torch.cat(own, 1)
+        most = self._own.new_tensor([HOTTEST, 1.0, math.inf, math.inf])
+        self._start = torch.minimum(self._own, most)
 
     def __call__(self, scores: Scores) -> None:
         """Set ``scores.adjusted`` and ``decision``; a row that pauses keeps only codes of silence.
@@ -80,7 +77,9 @@ class Entropix(LogitsProcessor):
             branched = self._may_branch(scores) & (unsure | (states == State.LEHV))
         if self._any_resamples:
             resample = self._resamples & (unsure | (states == State.HEHV))
-        scores.adjusted = _with_own(moved, self._own, keeps)
+        top_p = moved[:, KNOBS.index("top_p")]
+        top_p.masked_fill_(top_p >= 1, math.inf)  # it is off
+        scores.adjusted = torch.where(keeps, self._own, moved)
         candidates = torch.where(states == State.ADAPTIVE, self._settings["adaptive_candidates"], 1)
         scores.decision = Decision(states, resample, candidates, paused, branched)
 
@@ -130,14 +129,3 @@ def settings(batch: BatchParams) -> EntropixSettings:
         name.removeprefix(PREFIX): batch.column([getattr(p, name) for p in batch.params])
         for name in numbers
     })
-
-
-def _with_own(moved: SamplingTensors, own: SamplingTensors, keeps: Tensor) -> SamplingTensors:
-    """Return the rows' own knobs where ``keeps``, else the moved ones; a top_p of 1 is off."""
-    everything = replace(moved, top_p=moved.top_p.masked_fill(moved.top_p >= 1, math.inf))
-    return SamplingTensors(
-        *(
-            torch.where(keeps, getattr(own, field.name), getattr(everything, field.name))
-            for field in fields(SamplingTensors)
-        )
-    )

@@ -13,7 +13,7 @@ from samplers.knobs.params import SamplingParams
 from samplers.knobs.steps import StepName
 from samplers.ops import filters
 from samplers.ops.draw import uniform
-from samplers.ops.entropix import Decision, SamplingTensors
+from samplers.ops.entropix import KNOBS, Decision
 from samplers.ops.rows import ALL, Rows, within
 
 
@@ -93,8 +93,8 @@ class Scores(Rows):
     last_act: Tensor | None = None
     # (B, 1) float32, the temperature that was divided by, 0 where greedy
     divisor: Tensor | None = None
-    # temperature, top_p, top_k and min_p as entropix adjusted them; None without it
-    adjusted: SamplingTensors | None = None
+    # (B, 4) float32 of `samplers.ops.entropix.KNOBS` as entropix adjusted them; None without it
+    adjusted: Tensor | None = None
     decision: Decision | None = None  # what else entropix decided; None without it
     _ordered: Tensor | None = field(default=None, init=False, repr=False)
     _floors: list[Tensor] = field(default_factory=list, init=False, repr=False)
@@ -132,9 +132,8 @@ class Scores(Rows):
         return uniform(self.keys, width, step=self.lengths, attempt=self.attempts, draw=draw)
 
     def knob(self, name: str, own: Tensor) -> Tensor:
-        """Return a knob of `SamplingTensors`, ``(B, 1)``: as entropix adjusted it, else ``own``."""
-        value: Tensor = own if self.adjusted is None else getattr(self.adjusted, name)
-        return value
+        """Return one of `KNOBS`, ``(B, 1)``: as entropix adjusted it, else ``own``."""
+        return own if self.adjusted is None else self.adjusted[:, KNOBS.index(name), None]
 
     def ones(self) -> Tensor:
         """Return ``(B, 1)`` float32 ones on the device of the scores."""

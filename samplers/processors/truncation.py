@@ -32,7 +32,8 @@ class TopK(LogitsProcessor):
 
     def __call__(self, scores: Scores) -> None:
         """Filter the scores."""
-        scores.keep_from(filters.top_k_floor(scores.ordered, scores.knob("top_k", self._k)))
+        k = scores.knob("top_k", self._k).long()
+        scores.keep_from(filters.top_k_floor(scores.ordered, k))
 
 
 class TopP(LogitsProcessor):
