@@ -18,8 +18,8 @@ PRODUCT = ("app", "models", "samplers", "valle_serve")
 DOCUMENTED = (*PRODUCT, "cluster", "tools", "training", "benchmarks", "scripts", "examples")
 MOST_PARAMETERS = 6
 LIMITS = {
-    "lines": 35_802,
-    "code": 24_762,
+    "lines": 35_784,
+    "code": 24_752,
     "docstrings": 14.2,  # percent of the lines
     "tests": 39_499,
     "names": 0,  # class names that are there twice

@@ -308,7 +308,7 @@ class SpeechEngine:
         sound.join()
         backend.close()
 
-    def _run_level_0(self, backend: Backend, batches: list[Batch[Any]]) -> None:
+    def _run_level_0(self, backend: Backend, batches: list[Batch]) -> None:
         """Run the scheduler, first in a batch that is there; the idle model leaves its device."""
         idle_after_s = self._settings.unload_after_s or math.inf
         while not self._queue.closed:
@@ -323,7 +323,7 @@ class SpeechEngine:
                 backend.unload(lambda: self._queue.empty)
                 self._scheduler.sleep()
 
-    def _load_and_warm_up(self) -> tuple[Backend, Batch[Any]]:
+    def _load_and_warm_up(self) -> tuple[Backend, Batch]:
         """Return the model once it has spoken, and a batch."""
         self._enter("loading")
         log.info("loading the model")
@@ -352,14 +352,10 @@ class SpeechEngine:
                 return
             self._loaded = backend
             for name in backend.cache_bytes:
-                count = partial(_cache_bytes, backend, name)
+                count = partial(lambda of: backend.cache_bytes.get(of, 0), name)
                 self.metrics.cache_bytes.labels(name).set_function(count)
             self._queue.free_rows = self._settings.slots
             self._scheduler.beat_s = self._sound_worker.beat_s = monotonic()
             if self._enter("ready"):
                 info, took_s = backend.info, monotonic() - self._began_s
                 log.info("ready: %s on %s in %.1f s", info.name, info.device, took_s)
-
-
-def _cache_bytes(backend: Backend, name: str) -> int:
-    return backend.cache_bytes.get(name, 0)

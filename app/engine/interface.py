@@ -7,7 +7,7 @@ of it, a chunk at a time (`SoundStream`).
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 from torch import Tensor
 
@@ -111,19 +111,16 @@ class Level0Stream(Protocol):
         """The current utterance and its frames so far."""
 
 
-J = TypeVar("J", bound=Level0Stream)
-
-
-class Batch(Protocol[J]):
+class Batch(Protocol):
     """Level 0 of many jobs; `app.engine.level_0.runner.JobBatch` is one. One thread only."""
 
-    def begin(self, plan: Plan, on_item: Callable[[Level0Item], None]) -> J:
+    def begin(self, plan: Plan, on_item: Callable[[Level0Item], None]) -> Level0Stream:
         """Add a job; `step` calls ``on_item`` with what is known of it for sure, in order."""
 
-    def step(self, jobs: Collection[J]) -> None:
+    def step(self, jobs: Collection[Any]) -> None:
         """Draw a frame of each of some jobs; the others are paused."""
 
-    def end(self, job: J) -> None:
+    def end(self, job: Any) -> None:
         """Remove a job; its rows are free at once."""
 
     def close(self) -> None:
@@ -171,7 +168,7 @@ class Backend(Protocol):
     def encode(self, content: bytes) -> Codes:
         """Return the codes ``[T, K]`` of a recording, an audio file; raise a SpeechError."""
 
-    def batch(self, slots: int) -> Batch[Any]:
+    def batch(self, slots: int) -> Batch:
         """Return an empty batch of so many rows. Call in the thread that will use it."""
 
     def fits(self, plan: Plan, running: Iterable[Plan]) -> bool:
@@ -209,7 +206,7 @@ class Backend(Protocol):
     def close(self) -> None:
         """Release everything; nothing may be called afterwards."""
 
-    def measure(self, costs: Capacity, slots: int) -> Batch[Any]:
+    def measure(self, costs: Capacity, slots: int) -> Batch:
         """Speak for about a second and note the costs; returns a batch of at least so many rows."""
 
     def check_golden(self) -> GoldenResult | None:

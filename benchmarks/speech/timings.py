@@ -147,7 +147,7 @@ def without_a_word(
     if not inner:
         return None
     word = inner[number % len(inner)]
-    speech = synthesizer._speech  # a measurement of parts
+    speech = synthesizer.speech
     rate_hz = speech.codec.config.frame_rate_hz
     trimmed_s = 0.0
     for chunk in synthesizer.speak(plan):

@@ -72,7 +72,7 @@ class Synthesizer:
         sound_process: SoundProcess | None = None,
         text_process: TextProcess | None = None,
     ) -> None:
-        self._speech, self._device = speech, device
+        self.speech, self._device = speech, device
         codec_sha256 = codec_digest(speech.codec)
         self._planner = Planner(
             speech,
@@ -83,7 +83,7 @@ class Synthesizer:
             text_process=text_process,
         )
         self._text_process = text_process
-        self.voices = self._planner.voices
+        self.voices, self.presets = self._planner.voices, self._planner.presets()
         self._recorders: dict[str, Recorder] = {}
         self._memory = memory = memory_of(speech.model, device, settings.kv_cache_dtype)
         if memory is None:
@@ -104,16 +104,6 @@ class Synthesizer:
         # The codes of level 0 that the codec encodes silence as
         self.silent_codes = known_silence(speech.codec, speech.folder, codec_sha256)
         self.info = model_info(speech, device)
-
-    @property
-    def presets(self) -> Mapping[str, SamplingParams]:
-        """Each preset with every knob resolved for this model; see `Planner.presets`."""
-        return self._planner.presets()
-
-    @property
-    def speech(self) -> SpeechModel:
-        """The loaded model."""
-        return self._speech
 
     @classmethod
     def load(
@@ -226,8 +216,8 @@ class Synthesizer:
     def called_batch(self, slots: int, record: Record = as_it_is) -> JobBatch:
         """Return a batch without jobs; if nothing else is asked for, nothing is recorded for it."""
         return JobBatch(
-            self._speech,
-            partial(Level0Job, self._speech, self._planner.front_end, self.silent_codes),
+            self.speech,
+            partial(Level0Job, self.speech, self._planner.front_end, self.silent_codes),
             self._prefixes,
             slots=slots,
             record=record,
@@ -238,7 +228,7 @@ class Synthesizer:
         """Return whether memory holds a job beside others; see `app.engine.memory`."""
         if self._memory is None:
             return True
-        pool, config = self._memory.pool(), self._speech.model.config
+        pool, config = self._memory.pool(), self.speech.model.config
         return fits(plan, running, pool, config, self.info.frame_rate_hz)
 
     @property
@@ -255,7 +245,7 @@ class Synthesizer:
 
     def sound_stream(self, plan: Plan, playback: Playback) -> SoundJob:
         """Return what makes the audio of a job; see `app.engine.interface.Backend`."""
-        return SoundJob(self._speech, plan, decoder=self._sound_decoder, playback=playback)
+        return SoundJob(self.speech, plan, decoder=self._sound_decoder, playback=playback)
 
     @property
     def chunks_at_once(self) -> int:
@@ -367,7 +357,7 @@ class Synthesizer:
 
         None if no codes are stored, or for another number format of the weights.
         """
-        requests = read_golden(self._speech.folder)
+        requests = read_golden(self.speech.folder)
         return compare(self.spoken, requests) if requests and self.info.weights == "int8" else None
 
     def replay(self, result: SpeechResult, playback: Playback) -> Iterator[AudioChunk]:

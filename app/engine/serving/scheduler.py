@@ -5,7 +5,6 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 from time import monotonic, perf_counter
-from typing import Any
 
 from app.engine.admission import Capacity, reserved, share
 from app.engine.errors import SpeechError
@@ -88,7 +87,7 @@ class Scheduler:
 
     def run(
         self,
-        batch: Batch[Any],
+        batch: Batch,
         frame_rate_hz: float,
         idle_after_s: float = math.inf,
         fits: Fits = lambda *_: True,
@@ -135,7 +134,7 @@ class Scheduler:
         self._metrics.slots.labels("used").set(used)
         self._metrics.slots.labels("free").set(self._slots - used)
 
-    def _admit(self, batch: Batch[Any]) -> None:
+    def _admit(self, batch: Batch) -> None:
         """Admit every waiting job that `_next` allows."""
         while (job := self.queue.pop(self._next)) is not None:
             self._sound_worker.begin(job)
@@ -161,7 +160,7 @@ class Scheduler:
         )
         return job if fits else None
 
-    def _remove_abandoned(self, batch: Batch[Any]) -> None:
+    def _remove_abandoned(self, batch: Batch) -> None:
         for job in [one for one in self._drawn if one.abandoned is not None]:
             self._remove(batch, job)
             self._sound_worker.wake()
@@ -180,7 +179,7 @@ class Scheduler:
         priority = min(job.priority for job in late)
         return [job for job, lead in lead_s.items() if lead < AHEAD_S and job.priority <= priority]
 
-    def _step(self, batch: Batch[Any], jobs: Sequence[RunningJob]) -> None:
+    def _step(self, batch: Batch, jobs: Sequence[RunningJob]) -> None:
         started_s = perf_counter()
         streams = [job.level_0 for job in jobs if job.level_0 is not None]
         frames = sum(stream.frames for stream in streams)
@@ -198,7 +197,7 @@ class Scheduler:
         self._metrics.tokens.inc(len(jobs))
         self._metrics.stage_s.labels("ar").inc(step_s)
 
-    def _remove(self, batch: Batch[Any], job: RunningJob) -> None:
+    def _remove(self, batch: Batch, job: RunningJob) -> None:
         self._drawn.remove(job)
         batch.end(job.level_0)
         job.level_0 = None

@@ -154,7 +154,7 @@ def test_the_frames_that_first_chunks_wait_for_are_known(synthesizer):
 def test_streamed_codes_are_those_of_decoding_the_whole(synthesizer):
     plan = synthesizer.plan(job("One, two. Three!", params=ENDLESS, max_duration_s=2.0))
     *_, last = synthesizer.speak(plan, queue_s=0.0, on_progress=lambda _: True)
-    speech, first = synthesizer._speech, last.result.utterances[0]
+    speech, first = synthesizer.speech, last.result.utterances[0]
     ids = synthesizer._planner.front_end.encode(plan.utterances[0].phonemes)
     piece = UtteranceInput(
         ids, plan.params, 1, 0, max_frames=len(first.codes), prompt=plan.speakers[0][1]

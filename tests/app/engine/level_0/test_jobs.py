@@ -95,7 +95,7 @@ def test_jobs_that_join_pause_and_leave_have_the_codes_that_they_have_alone(synt
 def test_final_frames_are_handed_on_once_in_whole_blocks_and_none_that_is_rewound(synthesizer):
     eager = {"backtrack": True, "backtrack_min_repeats": 2, "backtrack_min_frames": 2}
     knobs = eager | {"backtrack_window": 8, "temperature": 0.3}
-    block = synthesizer._speech.model.config.block_frames
+    block = synthesizer.speech.model.config.block_frames
     blocks, backtracks = 0, 0
     for seed in (1, 5, 9):
         first, *others, last = finished(synthesizer, plan(synthesizer, seed, **knobs))
@@ -180,7 +180,7 @@ def test_of_a_context_that_would_be_too_long_the_oldest_is_left_out(synthesizer,
         return [item for item in items if isinstance(item, UtteranceInput)]
 
     whole = heard()
-    longest = whole[-1].ar_positions(synthesizer._speech.model)
+    longest = whole[-1].ar_positions(synthesizer.speech.model)
     monkeypatch.setattr("app.engine.level_0.job.MAX_POSITIONS", longest - 1)
     short = heard()
     *_, before, last = ([each.codes.tolist() for each in inputs.context] for inputs in whole)
