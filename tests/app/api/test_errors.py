@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from safetensors.torch import load_file, save_file
 
 from app.api.errors import STATUS
 from app.api.requests import cleaned
@@ -203,33 +202,11 @@ def test_every_error_of_the_engine_has_a_status():
         assert any(base in STATUS for base in kind.__mro__), kind
 
 
-def truncated(folder: Path) -> None:
-    file = folder / "lm-1.safetensors"
-    file.write_bytes(file.read_bytes()[:-1000])
-
-
-def of_another_shape(folder: Path) -> None:
-    file = folder / "codec.safetensors"
-    tensors = load_file(file)
-    tensors["quantizer.codebooks"] = tensors["quantizer.codebooks"][:, :-1].contiguous()
-    save_file(tensors, file)
-
-
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (truncated, "lm-1.safetensors is damaged"),
-        (lambda folder: (folder / "lm-1.safetensors").unlink(), "holds no lm-"),
-        (
-            lambda folder: (folder / "codec.safetensors").unlink(),
-            "codec.safetensors does not exist",
-        ),
-        (
-            of_another_shape,
-            r"quantizer.codebooks has shape \[8, 511, 8\], expected \[8, 512, 8\]",
-        ),
-        (lambda folder: (folder / "lm.json").write_text("{"), "lm.json"),
-        (lambda folder: (folder / "voices" / "toy.json").write_text('{"sex": 1}'), "sex"),
+        (lambda toy: (toy / "lm-1.safetensors").write_bytes(b""), "lm-1.safetensors is damaged"),
+        (lambda toy: (toy / "voices" / "toy.json").write_text('{"sex": 1}'), "sex"),
     ],
 )
 def test_weights_that_cannot_be_used_are_told_by_ready_and_health(tmp_path, damage, message):

@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from typing import Any
 
 import httpx
+import pytest
+from websockets.exceptions import InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
 from app.api.live.valle import PROTOCOL
@@ -92,6 +94,18 @@ def live(client: httpx.Client, **options: Any) -> Iterator[LiveClient]:
         session = LiveClient(connection)
         assert session.until("session.created")["protocol"] == PROTOCOL
         yield session
+
+
+def refused(
+    client: httpx.Client, path: str = "/v1/audio/speech/stream", **options: Any
+) -> tuple[int, Message]:
+    """Open a WebSocket that is refused; return status and error of the answer."""
+    usual: dict[str, Any] = {"uri": url_of(client, path), "subprotocols": [PROTOCOL]}
+    with pytest.raises(InvalidStatus) as refusal:
+        connect(**usual | options)
+    answer = refusal.value.response
+    error: Message = json.loads(bytes(answer.body or b""))["error"]
+    return answer.status_code, error
 
 
 def keep_on(step: Callable[[], object]) -> None:

@@ -62,7 +62,7 @@ def set_config(folder: Path, name: str, **fields: object) -> None:
     path.write_text(json.dumps(json.loads(path.read_text()) | fields))
 
 
-LM, CODEC = "lm-1.safetensors", "codec.safetensors"
+LM, CODEC, BOOKS = "lm-1.safetensors", "codec.safetensors", "quantizer.codebooks"
 DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
     "no language model": (lambda f: (f / LM).unlink(), "holds no lm-"),
     "no codec": (lambda f: (f / CODEC).unlink(), "codec.safetensors does not exist"),
@@ -83,6 +83,10 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
     "a wrong shape": (
         lambda f: edit(f / LM, lambda t: t.update(separator=torch.zeros(5))),
         r"tensor separator has shape \[5\], expected \[16\]",
+    ),
+    "a codec of another shape": (
+        lambda f: edit(f / CODEC, lambda t: t.update({BOOKS: t[BOOKS][:, :-1].contiguous()})),
+        r"quantizer\.codebooks has shape \[8, 511, 8\], expected \[8, 512, 8\]",
     ),
     "NaN": (
         lambda f: edit(f / LM, lambda t: t["separator"].fill_(torch.nan)),

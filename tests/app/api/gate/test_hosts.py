@@ -5,16 +5,12 @@ from typing import Any
 
 import pytest
 from starlette.requests import HTTPConnection
-from websockets.exceptions import InvalidStatus
-from websockets.sync.client import connect
-from websockets.typing import Origin, Subprotocol
 
 from app.api.gate.middleware import Hosts
-from app.api.live.valle import PROTOCOL
 from app.main import create_app
 from app.settings import Settings
 from tests.app.tools.answers import shape
-from tests.app.tools.live_client import url_of
+from tests.app.tools.live_client import refused, url_of
 from tests.app.tools.serving import connected, served
 from tests.fakes import fake_engine
 
@@ -80,11 +76,9 @@ def test_a_rebound_page_is_refused(client, backend, headers) -> None:
 
 def test_a_rebound_page_opens_no_session(client) -> None:
     url = url_of(client).replace(client.base_url.host, "evil.example")
-    for origin in (Origin("http://evil.example"), None):
+    for origin in ("http://evil.example", None):
         with connected(client) as connection:
-            with pytest.raises(InvalidStatus) as refused:
-                connect(url, sock=connection, origin=origin, subprotocols=[Subprotocol(PROTOCOL)])
-            assert refused.value.response.status_code == 403
+            assert refused(client, uri=url, sock=connection, origin=origin)[0] == 403
 
 
 def test_probes_answer_to_every_name(client) -> None:

@@ -6,12 +6,10 @@ from typing import Any
 
 import httpx
 import pytest
-from websockets.exceptions import InvalidStatus
-from websockets.sync.client import connect
 
 from app.api.live.valle import PROTOCOL
 from tests.app.tools.answers import bearer, path_of, shape
-from tests.app.tools.live_client import live, serving, url_of
+from tests.app.tools.live_client import live, refused, serving
 from tests.app.tools.serving import until
 from tests.fakes import FakeBackend
 
@@ -25,14 +23,6 @@ def keyed() -> Iterator[httpx.Client]:
     """A client of a server that asks for keys."""
     with serving(api_keys=KEYS) as (client, _):
         yield client
-
-
-def handshake_refusal(client: httpx.Client, **options: Any) -> int:
-    options.setdefault("subprotocols", [PROTOCOL])
-    with pytest.raises(InvalidStatus) as refused:
-        connect(url_of(client), **options)
-    status: int = refused.value.response.status_code
-    return status
 
 
 def test_every_route_but_the_probes_and_the_documents_asks_for_a_key(keyed) -> None:
@@ -87,10 +77,10 @@ def test_a_response_is_told_to_its_owner_alone(keyed) -> None:
     path = path_of(made)
     for wanted in (path, path + "/audio"):
         assert keyed.get(wanted, headers=bearer(ALICE)).status_code == 200
-        refused = keyed.get(wanted, headers=bearer(BOB))
-        assert refused.status_code == 404
+        hidden = keyed.get(wanted, headers=bearer(BOB))
+        assert hidden.status_code == 404
         unknown = keyed.get("/v1/audio/speech/nothing", headers=bearer(BOB))
-        assert shape(refused) == shape(unknown)  # nobody learns that there is one
+        assert shape(hidden) == shape(unknown)  # nobody learns that there is one
 
 
 def test_a_websocket_takes_a_key_as_header_or_subprotocol_and_never_repeats_it(keyed) -> None:
@@ -107,10 +97,10 @@ def test_a_websocket_takes_a_key_as_header_or_subprotocol_and_never_repeats_it(k
 
 
 def test_a_websocket_without_a_known_key_is_refused(keyed) -> None:
-    assert handshake_refusal(keyed) == 401
-    assert handshake_refusal(keyed, additional_headers=bearer(ALICE[:-1])) == 401
-    assert handshake_refusal(keyed, subprotocols=["valle.key.wrong", PROTOCOL]) == 401
-    assert handshake_refusal(keyed, subprotocols=[ALICE, PROTOCOL]) == 401
+    assert refused(keyed)[0] == 401
+    assert refused(keyed, additional_headers=bearer(ALICE[:-1]))[0] == 401
+    assert refused(keyed, subprotocols=["valle.key.wrong", PROTOCOL])[0] == 401
+    assert refused(keyed, subprotocols=[ALICE, PROTOCOL])[0] == 401
 
 
 def test_without_keys_nobody_is_asked(toy_server) -> None:
@@ -130,12 +120,12 @@ def test_a_key_has_its_rate_and_the_probes_are_not_counted() -> None:
     with serving(api_keys=KEYS, rate_per_minute=3) as (client, _):
         for _ in range(3):
             assert client.get("/v1/models", headers=bearer(ALICE)).status_code == 200
-        refused = client.get("/v1/models", headers=bearer(ALICE))
-        assert refused.status_code == 429
-        assert shape(refused)["code"] == "rate_limit_exceeded"
-        assert "3 requests a minute" in shape(refused)["message"]
-        assert 1 <= int(refused.headers["retry-after"]) <= 61
-        assert handshake_refusal(client, additional_headers=bearer(ALICE)) == 429
+        beyond = client.get("/v1/models", headers=bearer(ALICE))
+        assert beyond.status_code == 429
+        assert shape(beyond)["code"] == "rate_limit_exceeded"
+        assert "3 requests a minute" in shape(beyond)["message"]
+        assert 1 <= int(beyond.headers["retry-after"]) <= 61
+        assert refused(client, additional_headers=bearer(ALICE))[0] == 429
         assert client.get("/v1/models", headers=bearer(BOB)).status_code == 200
         assert client.get("/v1/models").status_code == 401  # and is nobody's
         for _ in range(5):
@@ -164,9 +154,9 @@ def test_a_key_has_only_so_much_in_work() -> None:
         wanted, headers = {"input": "wait"}, bearer(ALICE)
         answer = asking.submit(client.post, "/tts", json=wanted, headers=headers)
         assert speaking.began.wait(20)
-        refused = client.post("/tts", json={"input": "Hi."}, headers=bearer(ALICE))
-        assert refused.status_code == 429
-        assert int(refused.headers["retry-after"]) >= 1
+        beyond = client.post("/tts", json={"input": "Hi."}, headers=bearer(ALICE))
+        assert beyond.status_code == 429
+        assert int(beyond.headers["retry-after"]) >= 1
         assert client.get("/v1/models", headers=bearer(ALICE)).status_code == 200
         with live(client, additional_headers=bearer(ALICE)) as session:
             session.send("response.create")
@@ -205,7 +195,7 @@ def test_a_foreign_page_can_do_nothing(origin) -> None:
         assert shape(answer)["param"] == "origin"
         assert "access-control-allow-origin" not in answer.headers
         assert client.delete("/v1/audio/voices/a", headers={"origin": origin}).status_code == 403
-        assert handshake_refusal(client, origin=origin) == 403
+        assert refused(client, origin=origin)[0] == 403
         assert len(speaking.spoken) == began
         for allowed in ("https://good.example", str(client.base_url).rstrip("/"), None):
             with live(client, origin=allowed) as session:

@@ -2,11 +2,10 @@
 
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
 
 import pytest
 from fastapi.testclient import TestClient
-from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.exceptions import ConnectionClosed
 
 from app.api.live.valle import PROTOCOL
 from app.main import create_app
@@ -299,19 +298,3 @@ def test_a_text_that_grows_keeps_its_session() -> None:
             time.sleep(0.25)
         session.end()
         assert session.until("response.done")["finish_reason"] == "stop"
-
-
-def test_one_address_has_its_share_of_the_sessions() -> None:
-    with serving(FakeBackend(), max_sessions=5) as (client, _), ExitStack() as open_:
-        for _ in range(4):
-            open_.enter_context(live(client))
-        with pytest.raises(InvalidStatus) as refused, live(client):
-            pass
-        assert refused.value.response.status_code == 503
-        with live(client, source_address=("127.0.0.2", 0)) as other:
-            assert other.say("Hi.")["finish_reason"] == "stop"
-            with (
-                pytest.raises(InvalidStatus),
-                live(client, source_address=("127.0.0.3", 0)),
-            ):
-                pass
