@@ -3,11 +3,14 @@
 import json
 import re
 import shlex
+from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
+import pytest
 import yaml
 
+from app.settings import Settings
 from tests.conftest import ROOT
 
 Instruction = tuple[str, str]
@@ -55,6 +58,15 @@ def env(target: str = "cuda") -> dict[str, str]:
     """Return the variables that a target sets."""
     pairs = [pair for name, words in image(target) if name == "ENV" for pair in shlex.split(words)]
     return dict(pair.split("=", 1) for pair in pairs)
+
+
+def settings_of(monkeypatch: pytest.MonkeyPatch, variables: Mapping[str, str | None]) -> Settings:
+    """Return the settings of a container with such variables; an unknown one is refused."""
+    monkeypatch.delenv("TTS_TEXT_PROCESS", raising=False)  # the default, which tests change
+    for name, value in variables.items():
+        if name.startswith("TTS_") and value is not None:
+            monkeypatch.setenv(name, value)
+    return Settings()
 
 
 def volumes(target: str = "cuda") -> set[str]:

@@ -9,7 +9,7 @@ import yaml
 
 from app.settings import Settings
 from tests.conftest import ROOT
-from tests.deploy.container_files import env, last, volumes
+from tests.deploy.container_files import env, last, settings_of, volumes
 
 helm = pytest.importorskip("helm_python", reason="needs the package helm-python-sdk")
 schemas = pytest.importorskip("kubernetes_validate")
@@ -107,11 +107,7 @@ def test_what_is_not_asked_for_is_not_there() -> None:
 
 @EVERY
 def test_variables_are_settings(variant, monkeypatch) -> None:
-    monkeypatch.delenv("TTS_TEXT_PROCESS")  # the default, which tests change
-    for name, value in variables(VARIANTS[variant]).items():
-        if value is not None:
-            monkeypatch.setenv(name, value)
-    settings = Settings()
+    settings = settings_of(monkeypatch, variables(VARIANTS[variant]))
     assert (settings.host, settings.port) == ("0.0.0.0", int(last("EXPOSE")))
 
 

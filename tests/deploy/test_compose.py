@@ -11,7 +11,16 @@ import pytest
 
 from app.settings import BUILTIN_MODEL, Settings
 from scripts import gen_docs
-from tests.deploy.container_files import TARGETS, compose, env, last, stages, text, volumes
+from tests.deploy.container_files import (
+    TARGETS,
+    compose,
+    env,
+    last,
+    settings_of,
+    stages,
+    text,
+    volumes,
+)
 
 GPU = ("docker-compose.yml",)
 CPU = ("docker-compose.yml", "docker-compose.cpu.yml")
@@ -63,11 +72,10 @@ def test_target_is_one_of_the_dockerfile_and_names_the_image(files: tuple[str, .
 
 @BOTH
 def test_variables_are_settings(files: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("TTS_TEXT_PROCESS")  # the default, which tests change
-    for name, value in {**env(), **_service(files)["environment"]}.items():
-        if name.startswith("TTS_") and value is not None:
-            monkeypatch.setenv(name, _defaults(value))
-    settings = Settings()
+    variables = {**env(), **_service(files)["environment"]}
+    settings = settings_of(
+        monkeypatch, {name: value and _defaults(value) for name, value in variables.items()}
+    )
     assert settings.host == "0.0.0.0"
     assert Path(settings.model).resolve() == BUILTIN_MODEL  # the folder of the image is the root
 
@@ -154,9 +162,8 @@ def test_example_names_what_the_files_read() -> None:
 def test_example_shows_the_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
     shown = {name: value for name, value in _example().items() if name.startswith("TTS_")}
     defaults = Settings.model_construct()
-    for name, value in shown.items():
-        monkeypatch.setenv(name, value)
+    settings = settings_of(monkeypatch, shown)
     fixed = {f"TTS_{name.upper()}" for name in gen_docs.FIXED_IN_CONTAINER}
     assert set(shown) | fixed == {f"TTS_{name.upper()}" for name in Settings.model_fields}
-    assert Settings().model_dump(exclude={"model"}) == defaults.model_dump(exclude={"model"})
-    assert Path(Settings().model).resolve() == Path(defaults.model).resolve()
+    assert settings.model_dump(exclude={"model"}) == defaults.model_dump(exclude={"model"})
+    assert Path(settings.model).resolve() == Path(defaults.model).resolve()

@@ -26,6 +26,7 @@ from tests.deploy.container_files import (
     env,
     image,
     last,
+    settings_of,
     stages,
     text,
     volumes,
@@ -88,13 +89,10 @@ def test_what_is_given_to_the_build_is_in_no_history(target: str) -> None:
 
 
 def test_settings_write_where_a_volume_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("TTS_TEXT_PROCESS")  # the default, which tests change
     (home,) = {str(Path(folder).parent) for folder in volumes()}
     monkeypatch.setenv("HOME", home)
-    for name, value in env().items():
-        if name.startswith("TTS_"):
-            monkeypatch.setenv(name, value)
-    written = {Path(folder).expanduser() for folder in (Settings().cache, Settings().voices)}
+    settings = settings_of(monkeypatch, env())
+    written = {Path(folder).expanduser() for folder in (settings.cache, settings.voices)}
     for folder in volumes():
         assert any(one.is_relative_to(folder) for one in written), folder
     for one in written:
@@ -103,13 +101,9 @@ def test_settings_write_where_a_volume_is(monkeypatch: pytest.MonkeyPatch) -> No
 
 @EACH
 def test_variables_are_settings(target: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("TTS_TEXT_PROCESS")  # the default, which tests change
-    variables = {name: value for name, value in env(target).items() if name.startswith("TTS_")}
-    for name, value in variables.items():
-        monkeypatch.setenv(name, value)
-    settings = Settings()  # refuses an unknown one
+    settings = settings_of(monkeypatch, env(target))
     assert settings.host == "0.0.0.0"
-    assert str(settings.port) == last("EXPOSE", target) == variables["TTS_PORT"]
+    assert str(settings.port) == last("EXPOSE", target) == env(target)["TTS_PORT"]
 
 
 def test_command_is_the_projects() -> None:

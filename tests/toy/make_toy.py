@@ -1,13 +1,9 @@
 """Write a model folder of random weights, some 0.2 M parameters, for tests.
 
-    python -m tests.toy.make_toy FOLDER
-
 It makes noise, not speech, but through every part of the real thing: eight levels, grouped heads,
 a voice prompt, zero padding. The logits are spread far enough for samplers to have an effect.
 """
 
-import argparse
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -68,16 +64,3 @@ def make_speaking(folder: Path) -> dict[str, Any]:
     presets = folder / "presets.json"
     presets.write_text('{"presets": {"speaking": {"min_frames": 16}}}')
     return {"model": str(model), "presets": str(presets)}
-
-
-def main() -> None:
-    """Write the toy model, replacing what is there."""
-    parser = argparse.ArgumentParser(description=main.__doc__)
-    parser.add_argument("folder", type=Path)
-    folder: Path = parser.parse_args().folder
-    shutil.rmtree(folder, ignore_errors=True)
-    make(folder)
-
-
-if __name__ == "__main__":
-    main()
