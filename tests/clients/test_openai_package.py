@@ -101,10 +101,3 @@ def test_errors_have_their_class_and_name_the_field(client, fields, kind, param)
         client.audio.speech.create(**COMMON | fields)
     assert refused.value.param == param
     assert refused.value.request_id
-
-
-def test_instructions_as_in_the_quick_start_are_ignored_and_the_answer_says_so(client) -> None:
-    wanted = COMMON | {"response_format": "pcm", "extra_body": {"seed": 3}}
-    answer = client.audio.speech.with_raw_response.create(**wanted | {"instructions": "Whisper."})
-    assert answer.headers["x-ignored"] == "instructions"
-    assert answer.content == client.audio.speech.create(**wanted).content

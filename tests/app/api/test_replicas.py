@@ -95,6 +95,7 @@ def test_no_request_is_lost_when_redis_is_killed_and_comes_back(
     until(lambda: sum(statuses.values()) >= sum(at.values()) + 20)
     redis_server.start()
     until(lambda: all(c.get("/health").json()["shared_state"] == "redis" for c in clients))
+    assert "tts_state_up 1.0" in clients[0].get("/metrics").text
     served_before = statuses[200]
     until(lambda: statuses[200] > served_before + 10)
     stop.set()

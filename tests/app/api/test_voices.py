@@ -11,7 +11,6 @@ from typing import Any
 
 import httpx
 import numpy as np
-import openai
 import pytest
 import soundfile
 
@@ -131,19 +130,6 @@ def test_a_voice_goes_up_speaks_and_goes(client) -> None:
         assert refusal(ask(f"{VOICES}/anna")) == (404, "voice")
     assert refusal(client.get(f"{VOICES}/anna/audio")) == (404, "voice")
     assert refusal(spoken(client, "anna")) == (404, "voice")
-
-
-def test_the_openai_package_uploads_a_voice(client) -> None:
-    remote = openai.OpenAI(base_url=str(client.base_url.join("/v1")), api_key="none")
-    voice = remote.audio.voices.create(
-        name="anna", audio_sample=("a.wav", WAV, "audio/wav"), consent="true", type="audio_sample"
-    )
-    assert (voice.id, voice.name, voice.object) == ("anna", "anna", "audio.voice")
-    assert voice.created_at > 1_700_000_000
-    speech = remote.audio.speech.create(
-        model="tts-1", voice="anna", input="Hi.", response_format="pcm", extra_body={"seed": 3}
-    )
-    assert len(speech.content) > 1000
 
 
 @pytest.mark.slow

@@ -87,19 +87,6 @@ async def test_a_key_of_another_type_is_told_and_no_outage(redis_server, caplog)
     await state.stop()
 
 
-async def test_metrics_tell_whether_it_answers(redis_server):
-    registry = CollectorRegistry()
-    state = SharedState(redis_server.url, closed_if_away=False, registry=registry)
-    await state.start()
-    assert registry.get_sample_value("tts_state_up") == 1
-    redis_server.kill()
-    with pytest.raises(StateAway):
-        await state.run(state.redis.get, "a")
-    assert registry.get_sample_value("tts_state_up") == 0
-    assert registry.get_sample_value("tts_state_failures_total") == 1
-    await state.stop()
-
-
 async def test_a_process_starts_without_redis_and_uses_it_once_it_is_there(redis_server):
     redis_server.kill()
     state = state_of(redis_server)

@@ -3,12 +3,14 @@
 import shutil
 import signal
 import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 
 import pytest
 import redis
+from prometheus_client import CollectorRegistry
 
+from app.storage.shared_state import SharedState
 from tests.app.tools.serving import free_port, until
 
 
@@ -42,6 +44,24 @@ class RedisServer:
             return bool(self.client.ping())
         except redis.ConnectionError:
             return False
+
+
+@asynccontextmanager
+async def states(
+    server: RedisServer, number: int = 1, *, closed: bool = False
+) -> AsyncIterator[list[SharedState]]:
+    """Give the states of several processes over one Redis, each with a registry of its own."""
+    started = [
+        SharedState(server.url, closed_if_away=closed, registry=CollectorRegistry())
+        for _ in range(number)
+    ]
+    for one in started:
+        await one.start()
+    try:
+        yield started
+    finally:
+        for one in started:
+            await one.stop()
 
 
 @contextmanager

@@ -1,35 +1,25 @@
 import asyncio
 from collections import Counter
-from contextlib import ExitStack
+from collections.abc import AsyncIterator
+from contextlib import ExitStack, asynccontextmanager
+from typing import Any
 
 import pytest
-from prometheus_client import CollectorRegistry
 
 from app.api.errors import StateUnavailable, TooManyRequests
 from app.api.gate.shared_admission import SharedAdmission
-from app.storage.shared_state import SharedState
+from tests.app.tools.redis_server import RedisServer, states
 
 pytestmark = pytest.mark.anyio
 
 
-class Replicas:
-    """Several admissions over one Redis, as several processes have them."""
-
-    def __init__(self, server, number: int, *, closed: bool = False, **limits) -> None:
-        self.states = [
-            SharedState(server.url, closed_if_away=closed, registry=CollectorRegistry())
-            for _ in range(number)
-        ]
-        self.admissions = [SharedAdmission(one, server.url, **limits) for one in self.states]
-
-    async def __aenter__(self) -> list[SharedAdmission]:
-        for state in self.states:
-            await state.start()
-        return self.admissions
-
-    async def __aexit__(self, *_) -> None:
-        for state in self.states:
-            await state.stop()
+@asynccontextmanager
+async def replicas(
+    server: RedisServer, number: int, *, closed: bool = False, **limits: Any
+) -> AsyncIterator[list[SharedAdmission]]:
+    """Give several admissions over one Redis, as several processes have them."""
+    async with states(server, number, closed=closed) as shared:
+        yield [SharedAdmission(one, server.url, **limits) for one in shared]
 
 
 async def test_three_at_once_hold_exactly_over_four_replicas(redis_server) -> None:
@@ -47,21 +37,21 @@ async def test_three_at_once_hold_exactly_over_four_replicas(redis_server) -> No
             return "refused"
         return "admitted"
 
-    async with Replicas(redis_server, 4, max_concurrent=3) as replicas:
-        asked = [ask(replicas[number % 4]) for number in range(1000)]
+    async with replicas(redis_server, 4, max_concurrent=3) as every:
+        asked = [ask(every[number % 4]) for number in range(1000)]
         ended = Counter(await asyncio.gather(*asked))
         assert most == 3
         assert ended["refused"] > 0
         assert ended["admitted"] >= 3
         with ExitStack() as work:  # all leases were given back
             for number in range(3):
-                work.enter_context(await replicas[number].work("alice"))
+                work.enter_context(await every[number].work("alice"))
             with pytest.raises(TooManyRequests):
-                await replicas[3].work("alice")
+                await every[3].work("alice")
 
 
 async def test_work_is_counted_as_long_as_it_lasts(redis_server) -> None:
-    async with Replicas(redis_server, 2, max_concurrent=1, lease_s=0.3) as (here, there):
+    async with replicas(redis_server, 2, max_concurrent=1, lease_s=0.3) as (here, there):
         with await here.work("alice"):
             for _ in range(10):
                 with pytest.raises(TooManyRequests):
@@ -74,11 +64,12 @@ async def test_work_is_counted_as_long_as_it_lasts(redis_server) -> None:
 
 
 async def test_the_work_of_a_replica_that_died_lapses(redis_server) -> None:
-    replicas = Replicas(redis_server, 2, max_concurrent=1, lease_s=0.3)
-    async with replicas as (dead, living):
+    limits = {"max_concurrent": 1, "lease_s": 0.3}
+    async with states(redis_server, 2) as shared:
+        dead, living = (SharedAdmission(one, redis_server.url, **limits) for one in shared)
         with ExitStack() as never_released:
             never_released.enter_context(await dead.work("alice"))
-            await replicas.states[0].stop()
+            await shared[0].stop()
             with pytest.raises(TooManyRequests):
                 await living.work("alice")
             await asyncio.sleep(0.5)
@@ -87,8 +78,7 @@ async def test_the_work_of_a_replica_that_died_lapses(redis_server) -> None:
 
 
 async def test_leases_that_a_restart_of_redis_lost_are_there_again(redis_server) -> None:
-    replicas = Replicas(redis_server, 2, max_concurrent=1)
-    async with replicas as (here, there):
+    async with replicas(redis_server, 2, max_concurrent=1) as (here, there):
         with await here.work("alice"):
             redis_server.kill()
             with await there.work("alice"):
@@ -101,9 +91,9 @@ async def test_leases_that_a_restart_of_redis_lost_are_there_again(redis_server)
 
 
 async def test_without_redis_each_replica_counts_alone_if_limits_are_open(redis_server) -> None:
-    async with Replicas(redis_server, 2, rate_per_minute=2, max_concurrent=1) as replicas:
+    async with replicas(redis_server, 2, rate_per_minute=2, max_concurrent=1) as every:
         redis_server.kill()
-        for one in replicas:
+        for one in every:
             await one.count("alice")
             await one.count("alice")
             with pytest.raises(TooManyRequests):
@@ -114,13 +104,13 @@ async def test_without_redis_each_replica_counts_alone_if_limits_are_open(redis_
 
 async def test_without_redis_what_is_limited_is_refused_if_limits_are_closed(redis_server) -> None:
     limits = {"rate_per_minute": 2, "max_concurrent": 1}
-    async with Replicas(redis_server, 1, closed=True, **limits) as (one,):
+    async with replicas(redis_server, 1, closed=True, **limits) as (one,):
         redis_server.kill()
         with pytest.raises(StateUnavailable):
             await one.count("alice")
         with pytest.raises(StateUnavailable):
             await one.work("alice")
-    async with Replicas(redis_server, 1, closed=True) as (unlimited,):
+    async with replicas(redis_server, 1, closed=True) as (unlimited,):
         await unlimited.count("alice")
         with await unlimited.work("alice"):
             pass

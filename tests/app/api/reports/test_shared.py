@@ -3,16 +3,16 @@ from contextlib import asynccontextmanager
 
 import numpy as np
 import pytest
-from prometheus_client import CollectorRegistry
 
 from app.api.errors import RequestInProgress
 from app.api.reports.recent import Failure
 from app.api.reports.shared import SharedSpeeches
 from app.engine.errors import UnknownSpeech
 from app.engine.job import SpeechJob, SpeechResult, SpokenUtterance
-from app.storage.shared_state import PREFIX, SharedState
+from app.storage.shared_state import PREFIX
 from samplers.knobs.params import SamplingParams
 from tests.app.api.reports.test_packing import HOSTILE
+from tests.app.tools.redis_server import states
 from tests.fakes import result_of
 
 pytestmark = pytest.mark.anyio
@@ -22,18 +22,9 @@ NOISE = np.random.default_rng(1)
 
 @asynccontextmanager
 async def replicas(server, number=2, *, limit=8, keep_s=60, keep_bytes=1_000_000):
-    states = [
-        SharedState(server.url, closed_if_away=False, registry=CollectorRegistry())
-        for _ in range(number)
-    ]
-    for state in states:
-        await state.start()
-    try:
-        bounds = {"keep_s": keep_s, "keep_bytes": keep_bytes}
-        yield [SharedSpeeches(state, limit, **bounds) for state in states]
-    finally:
-        for state in states:
-            await state.stop()
+    bounds = {"keep_s": keep_s, "keep_bytes": keep_bytes}
+    async with states(server, number) as shared:
+        yield [SharedSpeeches(state, limit, **bounds) for state in shared]
 
 
 def speech(name: str, owner: str = "", frames: int = 10) -> tuple[SpeechJob, SpeechResult]:
