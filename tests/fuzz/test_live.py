@@ -8,27 +8,26 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 from websockets.typing import Subprotocol
 
 from app.api.live.valle import PROTOCOL
-from app.engine.admission import Places
 from app.engine.engine import SpeechEngine
 from app.main import create_app
 from app.settings import Settings
 from benchmarks.harness.loop_lag import MOST_S, watched
 from tests.app.tools.live_client import live, url_of
 from tests.app.tools.serving import served, until
+from tests.fuzz.settings import fuzzed
 from tests.toy.make_toy import make
 
 pytestmark = pytest.mark.slow
@@ -115,16 +114,6 @@ class Numbered:
         return json.dumps({"type": kind} | fields)
 
 
-@contextmanager
-def serving(folder: Path) -> Iterator[tuple[httpx.Client, SpeechEngine, Places]]:
-    options = Settings(
-        model=str(make(folder / "toy")), device="cpu", max_text_chars=50, max_body_bytes=1024
-    )
-    app = create_app(options)
-    with served(app) as client:
-        yield client, app.state.engine, app.state.live_sessions
-
-
 def play(client: httpx.Client, script: list[Any], reads: int) -> None:
     """Send a script, read so many answers, and leave without a word."""
     numbered = Numbered()
@@ -146,18 +135,14 @@ def idle(engine: SpeechEngine) -> bool:
 
 
 def test_no_client_breaks_the_server(caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:
-    with watched() as watchdog, serving(tmp_path) as (client, engine, sessions):
+    model = str(make(tmp_path / "toy"))
+    app = create_app(Settings(model=model, device="cpu", max_text_chars=50, max_body_bytes=1024))
+    engine, sessions = app.state.engine, app.state.live_sessions
+    with watched() as watchdog, served(app) as client:
         watchdog.forget()  # the start, for which no client waits
 
         @given(scripts, st.integers(0, 12))
-        @settings(
-            max_examples=CASES,
-            deadline=None,
-            database=None,
-            derandomize=CASES == CI_CASES,
-            print_blob=True,
-            suppress_health_check=list(HealthCheck),
-        )
+        @fuzzed(CASES, derandomize=CASES == CI_CASES)
         def fuzz(script: list[Any], reads: int) -> None:
             with suppress(TimeoutError):
                 play(client, script, reads)

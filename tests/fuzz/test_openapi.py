@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 import schemathesis
 import soundfile
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from schemathesis import Case, GenerationMode
 from schemathesis.core.result import Ok
@@ -32,6 +32,7 @@ from app.main import create_app
 from app.settings import Settings
 from benchmarks.harness.loop_lag import MOST_S, Watchdog, watched
 from tests.app.tools.serving import served
+from tests.fuzz.settings import fuzzed
 from tests.toy.make_toy import make
 
 pytestmark = pytest.mark.slow
@@ -123,14 +124,7 @@ def test_every_answer_is_one_that_the_document_announces(
         ids = st.none() | st.sampled_from(known)
 
         @given(modes[0] | modes[1], ids, st.none() | st.integers(0, 5))
-        @settings(
-            max_examples=cases,
-            deadline=None,
-            database=None,
-            derandomize=CASES == CI_CASES,
-            print_blob=True,
-            suppress_health_check=list(HealthCheck),
-        )
+        @fuzzed(cases, derandomize=CASES == CI_CASES)
         def fuzz(case: Case[Any], known_id: str | None, knobs: int | None) -> None:
             seen[case.operation.label, ask(case, known_id, knobs)] += 1
 

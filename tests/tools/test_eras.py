@@ -93,7 +93,17 @@ def published(model: Valle, layout: FileLayout) -> dict[str, Tensor]:
     }
 
 
-def assert_found(tmp_path: Path, truth: Switches, steps: int, limit: float) -> None:
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("truth", "steps", "limit"),
+    [
+        (Switches("exclusive", "full", language=False), 200, 1.5),
+        (Switches("inclusive", "causal", language=True), 500, 1.2),
+    ],
+)
+def test_the_switches_of_a_model_trained_for_seconds_are_found(
+    tmp_path: Path, truth: Switches, steps: int, limit: float
+) -> None:
     path = tmp_path / "fp32.sft"
     random = toy.tensors("ar+nar", dtype=torch.float32, **SIZES)
     random = {name: t * 0.3 if "_emb." in name else t for name, t in random.items()}
@@ -104,16 +114,6 @@ def assert_found(tmp_path: Path, truth: Switches, steps: int, limit: float) -> N
     assert len(found) == 12
     assert found[0].switches == truth
     assert [one.total for one in found] == sorted(one.total for one in found)
-
-
-@pytest.mark.slow
-def test_the_switches_of_a_model_trained_for_seconds_are_found(tmp_path: Path) -> None:
-    assert_found(tmp_path, Switches("exclusive", "full", language=False), steps=200, limit=1.5)
-
-
-@pytest.mark.slow
-def test_the_other_values_of_all_three_are_found(tmp_path: Path) -> None:
-    assert_found(tmp_path, Switches("inclusive", "causal", language=True), steps=500, limit=1.2)
 
 
 def test_nothing_to_measure_with_and_other_levels_are_refused(tmp_path: Path) -> None:

@@ -13,10 +13,14 @@ def load(**fields) -> Load:
     return Load(**({"replicas": 1, "slots": 4, "rate": 0.1, "step_s": 0.1, "frames": 30} | fields))
 
 
-def test_alone_the_first_sound_comes_after_a_step() -> None:
-    first_s = simulate(load(rate=0.001), 2000)
+def test_alone_the_first_sound_comes_after_a_step_and_later_by_the_jitter() -> None:
+    alone = load(rate=0.001)
+    first_s, late_s = simulate(alone, 2000), simulate(replace(alone, jitter_s=0.05), 2000)
     assert max(first_s) < 0.21
     assert figures(first_s)["p50_ms"] == pytest.approx(100, abs=0.1)
+    later_s = [one - other for one, other in zip(late_s, first_s, strict=True)]
+    assert 0 <= min(later_s) < max(later_s) <= 0.05 + 1e-9
+    assert late_s != simulate(replace(alone, jitter_s=0.05), 2000, jitter_seed=2)
 
 
 def erlang_c_wait_s(rate: float, service_s: float, servers: int) -> float:
@@ -43,15 +47,6 @@ def test_the_least_busy_of_all_is_better_than_of_two() -> None:
     least = figures(simulate(load(**eight), 8_000))["p95_ms"]
     two = figures(simulate(load(**eight, route="two"), 8_000))["p95_ms"]
     assert least < two
-
-
-def test_jitter_delays_arrivals_by_no_more_than_it_says() -> None:
-    """Where nobody waits for others a first sound is later by the jitter alone."""
-    alone = load(rate=0.001)
-    sure, late = simulate(alone, 500), simulate(replace(alone, jitter_s=0.05), 500)
-    later_s = [one - other for one, other in zip(late, sure, strict=True)]
-    assert 0 <= min(later_s) < max(later_s) <= 0.05 + 1e-9
-    assert late != simulate(replace(alone, jitter_s=0.05), 500, jitter_seed=2)
 
 
 def test_the_plan_grows_with_the_cards() -> None:
