@@ -1,6 +1,8 @@
-"""What a test computes as a service on a GPU does."""
+"""What tests of several packages compute, and on how small a disk."""
 
+import resource
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 import torch
@@ -21,3 +23,14 @@ def sorted_as_on_a_gpu(without_gradients: None) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(filters, "descending", lambda x: x.sort(-1, descending=True).values)
         yield
+
+
+@contextmanager
+def full_disk(most_bytes: int) -> Iterator[None]:
+    """Let no file become larger, as where a disk fills up."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (most_bytes, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))

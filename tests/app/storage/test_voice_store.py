@@ -4,7 +4,6 @@ A folder stands in for the object store; `test_s3` has a server.
 """
 
 import json
-import resource
 import threading
 from collections import Counter
 from collections.abc import Sequence
@@ -22,6 +21,7 @@ from app.storage.voice_store import (
 )
 from models.voices.recording import Recording, read_recording
 from models.voices.voice import Voice, VoiceCard
+from tests.fixtures import full_disk
 from tests.speech_like import packed, speech_like
 
 CARD = VoiceCard(title="Anna", language="en", transcript="Good morning.")
@@ -257,13 +257,8 @@ def test_an_upload_that_was_cut_off_is_no_voice_and_is_swept_away(folder, on_dis
 
 def test_a_full_disk_leaves_no_voice(folder, on_disk) -> None:
     store = on_disk
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (4_096, hard))
-    try:
-        with pytest.raises(OSError, match="too large"):
-            store.add("anna", "me", CARD, recording())
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    with full_disk(4_096), pytest.raises(OSError, match="too large"):
+        store.add("anna", "me", CARD, recording())
     assert store.find("anna", "me") is None
     voice = store.add("anna", "me", CARD, recording())
     assert voice.audio is not None

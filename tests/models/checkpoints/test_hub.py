@@ -2,7 +2,6 @@
 
 import hashlib
 import os
-import resource
 import subprocess
 import sys
 import time
@@ -22,6 +21,7 @@ from models.checkpoints.hub import (
     locate,
 )
 from tests.app.tools.serving import free_port
+from tests.fixtures import full_disk
 from tests.models.checkpoints.hub_server import COMMIT, Hub
 
 CONTENT = os.urandom(300_000)
@@ -161,13 +161,8 @@ def test_offline_nothing_is_asked_for(hub: Hub, tmp_path: Path) -> None:
 
 
 def test_a_disk_that_fills_up_leaves_nothing(hub: Hub, tmp_path: Path) -> None:
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (150_000, hard))
-    try:
-        with pytest.raises(DownloadError, match="File too large"):
-            locate(NAME, endpoint=hub.url)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    with full_disk(150_000), pytest.raises(DownloadError, match="File too large"):
+        locate(NAME, endpoint=hub.url)
     assert files(tmp_path) == set()
 
 

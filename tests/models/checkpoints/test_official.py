@@ -3,7 +3,6 @@
 import hashlib
 import io
 import os
-import resource
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -21,6 +20,7 @@ from models.checkpoints.vocos import PUBLISHED, load_vocos, vocos_file
 from models.codecs.encodec import Encodec
 from models.codecs.vocos import Vocos
 from models.config import CodecConfig, VocosConfig
+from tests.fixtures import full_disk
 from tests.models.checkpoints.hub_server import COMMIT, Hub
 from tests.models.codecs.test_vocos import SMALL
 
@@ -232,12 +232,7 @@ def test_a_disk_that_fills_up_while_converting_leaves_nothing_half(
     pickle = tmp_path / "encodec" / name.rpartition("/")[2]
     pickle.parent.mkdir()
     pickle.write_bytes(content)
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, hard))
-    try:
-        with pytest.raises(CheckpointError, match="cannot be written"):
-            fetch(tmp_path)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    with full_disk(20_000), pytest.raises(CheckpointError, match="cannot be written"):
+        fetch(tmp_path)
     assert files(tmp_path) == [".th"]
     assert load_official(fetch(tmp_path), CONFIG)
