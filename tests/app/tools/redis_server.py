@@ -3,8 +3,9 @@
 import shutil
 import signal
 import subprocess
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from typing import TypeVar
 
 import pytest
 import redis
@@ -12,6 +13,8 @@ from prometheus_client import CollectorRegistry
 
 from app.storage.shared_state import SharedState
 from tests.app.tools.serving import free_port, until
+
+T = TypeVar("T")
 
 
 class RedisServer:
@@ -47,21 +50,22 @@ class RedisServer:
 
 
 @asynccontextmanager
-async def states(
-    server: RedisServer, number: int = 1, *, closed: bool = False
-) -> AsyncIterator[list[SharedState]]:
-    """Give the states of several processes over one Redis, each with a registry of its own."""
-    started = [
+async def processes(
+    server: RedisServer, number: int, make: Callable[[SharedState], T], *, closed: bool = False
+) -> AsyncIterator[list[T]]:
+    """Give what several processes make of their states over one Redis, before these start."""
+    states = [
         SharedState(server.url, closed_if_away=closed, registry=CollectorRegistry())
         for _ in range(number)
     ]
-    for one in started:
-        await one.start()
+    made = [make(state) for state in states]
+    for state in states:
+        await state.start()
     try:
-        yield started
+        yield made
     finally:
-        for one in started:
-            await one.stop()
+        for state in states:
+            await state.stop()
 
 
 @contextmanager

@@ -1,25 +1,27 @@
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, ExitStack
 from typing import Any
 
 import pytest
 
 from app.api.errors import StateUnavailable, TooManyRequests
 from app.api.gate.shared_admission import SharedAdmission
-from tests.app.tools.redis_server import RedisServer, states
+from app.storage.shared_state import SharedState
+from tests.app.tools.redis_server import RedisServer, processes
 
 pytestmark = pytest.mark.anyio
 
 
-@asynccontextmanager
-async def replicas(
+def replicas(
     server: RedisServer, number: int, *, closed: bool = False, **limits: Any
-) -> AsyncIterator[list[SharedAdmission]]:
+) -> AbstractAsyncContextManager[list[SharedAdmission]]:
     """Give several admissions over one Redis, as several processes have them."""
-    async with states(server, number, closed=closed) as shared:
-        yield [SharedAdmission(one, server.url, **limits) for one in shared]
+
+    def admission(state: SharedState) -> SharedAdmission:
+        return SharedAdmission(state, server.url, **limits)
+
+    return processes(server, number, admission, closed=closed)
 
 
 async def test_three_at_once_hold_exactly_over_four_replicas(redis_server) -> None:
@@ -64,12 +66,16 @@ async def test_work_is_counted_as_long_as_it_lasts(redis_server) -> None:
 
 
 async def test_the_work_of_a_replica_that_died_lapses(redis_server) -> None:
-    limits = {"max_concurrent": 1, "lease_s": 0.3}
-    async with states(redis_server, 2) as shared:
-        dead, living = (SharedAdmission(one, redis_server.url, **limits) for one in shared)
+    stops = []
+
+    def admission(state: SharedState) -> SharedAdmission:
+        stops.append(state.stop)
+        return SharedAdmission(state, redis_server.url, max_concurrent=1, lease_s=0.3)
+
+    async with processes(redis_server, 2, admission) as (dead, living):
         with ExitStack() as never_released:
             never_released.enter_context(await dead.work("alice"))
-            await shared[0].stop()
+            await stops[0]()
             with pytest.raises(TooManyRequests):
                 await living.work("alice")
             await asyncio.sleep(0.5)

@@ -1,5 +1,5 @@
 import asyncio
-from contextlib import asynccontextmanager
+from functools import partial
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ from app.engine.job import SpeechJob, SpeechResult, SpokenUtterance
 from app.storage.shared_state import PREFIX
 from samplers.knobs.params import SamplingParams
 from tests.app.api.reports.test_packing import HOSTILE
-from tests.app.tools.redis_server import states
+from tests.app.tools.redis_server import processes
 from tests.fakes import result_of
 
 pytestmark = pytest.mark.anyio
@@ -20,11 +20,9 @@ pytestmark = pytest.mark.anyio
 NOISE = np.random.default_rng(1)
 
 
-@asynccontextmanager
-async def replicas(server, number=2, *, limit=8, keep_s=60, keep_bytes=1_000_000):
-    bounds = {"keep_s": keep_s, "keep_bytes": keep_bytes}
-    async with states(server, number) as shared:
-        yield [SharedSpeeches(state, limit, **bounds) for state in shared]
+def replicas(server, number=2, *, limit=8, keep_s=60, keep_bytes=1_000_000):
+    made = partial(SharedSpeeches, limit=limit, keep_s=keep_s, keep_bytes=keep_bytes)
+    return processes(server, number, made)
 
 
 def speech(name: str, owner: str = "", frames: int = 10) -> tuple[SpeechJob, SpeechResult]:
