@@ -6,11 +6,12 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from app.main import create_app
 from samplers.knobs.params import SamplingParams
+from tests.app.tools.serving import served, settings_of
 from tests.conftest import ROOT
 from tests.toy.make_toy import make
 
@@ -108,13 +109,6 @@ def recipe() -> list[str]:
     return re.split(r"^\d+\. ", section, flags=re.MULTILINE)[1:]
 
 
-def ask(tree: Path, model: Path, bodies: list[dict[str, Any]]) -> dict[str, Any]:
-    """What a server of a source tree answers: the hashes of codes, and its OpenAPI document."""
-    ran = python(tree, "-c", ASK, str(model), json.dumps(bodies))
-    answer: dict[str, Any] = json.loads(ran.splitlines()[-1])
-    return answer
-
-
 def python(tree: Path, *arguments: str) -> str:
     """What Python prints in a source tree."""
     environ = {"PYTHONPATH": str(tree), "TTS_VOICE_PROCESS": "0", "PATH": "/usr/bin:/bin"}
@@ -158,9 +152,11 @@ def test_a_sampler_by_the_recipe_is_on_the_wire_and_changes_codes(
 ) -> None:
     model = make(tmp_path / "toy")
     on, off = {**ASKED, KNOB: 1.0}, {**ASKED, KNOB: 0.0}
-    answer = ask(tree, model, [on, off, ASKED])
+    ran = python(tree, "-c", ASK, str(model), json.dumps([on, off, ASKED]))
+    answer = json.loads(ran.splitlines()[-1])
     changed, *same = answer["codes"]
-    assert same == ask(ROOT, model, [ASKED])["codes"] * 2
+    with served(create_app(settings_of(model))) as client:
+        assert same == [client.post("/tts", json=ASKED).headers["x-codes-sha256"]] * 2
     assert changed != same[0]
     content = answer["document"]["paths"]["/tts"]["post"]["requestBody"]["content"]
     fields = content["application/json"]["schema"]["properties"]
