@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -72,42 +73,30 @@ def rank(tensors: dict[str, Tensor]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("change", "config", "message"),
     [
-        (rank, r"layers\.0\.mlp\.up_proj\.lora_A has shape \[5, 16\] and lora_B \[32, 4\]"),
-        (lambda t: t.pop("layers.0.mlp.up_proj.lora_B"), "up_proj has lora_A alone"),
-        (lambda t: t.update(other=torch.ones(1)), "tensor other is no part of a LoRA"),
+        (rank, {}, r"layers\.0\.mlp\.up_proj\.lora_A has shape \[5, 16\] and lora_B \[32, 4\]"),
+        (lambda t: t.pop("layers.0.mlp.up_proj.lora_B"), {}, "up_proj has lora_A alone"),
+        (lambda t: t.update(other=torch.ones(1)), {}, "tensor other is no part of a LoRA"),
         (
-            lambda t: t.update({
-                "layers.9.x.lora_A": torch.ones(4, 4),
-                "layers.9.x.lora_B": torch.ones(4, 4),
-            }),
+            lambda t: t.update({f"layers.9.x.lora_{part}": torch.ones(4, 4) for part in "AB"}),
+            {},
             r"layers\.9\.x names 0 tensors",
         ),
-        (lambda t: t.clear(), "holds no tensors"),
+        (lambda t: t.clear(), {}, "holds no tensors"),
+        (None, {"rvq_levels": [0]}, r"for levels \[0\] alone"),
+        (None, {"rank": 128}, "says rank 128, the tensors have 4"),
+        (None, {"alpha": "big"}, "says alpha 'big'"),
     ],
 )
-def test_what_does_not_fit_is_named(tmp_path: Path, change: object, message: str) -> None:
-    path = toy.make_public(tmp_path, "ar+nar")
-    lora = save(tmp_path / "lora.sft")
-    tensors = load_file(lora)
-    change(tensors)  # type: ignore[operator]
-    save_file(tensors, lora)
-    with pytest.raises(CheckpointError, match=message):
-        convert(path, tmp_path / "ours", loras=[lora])
-
-
-@pytest.mark.parametrize(
-    ("config", "message"),
-    [
-        ({"rvq_levels": [0]}, r"for levels \[0\] alone"),
-        ({"rank": 128}, "says rank 128, the tensors have 4"),
-        ({"alpha": "big"}, "says alpha 'big'"),
-    ],
-)
-def test_metadata_that_do_not_fit_are_named(
-    tmp_path: Path, config: dict[str, object], message: str
+def test_tensors_and_metadata_that_do_not_fit_are_named(
+    tmp_path: Path, change: Any, config: dict[str, Any], message: str
 ) -> None:
     path = toy.make_public(tmp_path, "ar+nar")
+    lora = save(tmp_path / "lora.sft", **config)
+    if change is not None:
+        tensors = load_file(lora)
+        change(tensors)
+        save_file(tensors, lora)
     with pytest.raises(CheckpointError, match=message):
-        convert(path, tmp_path / "ours", loras=[save(tmp_path / "lora.sft", **config)])  # type: ignore[arg-type]
+        convert(path, tmp_path / "ours", loras=[lora])

@@ -13,6 +13,8 @@ from models.checkpoints.sources import open_speech_model
 from models.codecs.spectral import SpectralCodec
 from models.config import SpectralCodecConfig
 from models.valle import Valle
+from models.voices.loudness import loudness_lufs
+from models.voices.recording import LEVEL_LUFS
 from training import cache as cache_of_training
 from training import export
 from training.codec import prior
@@ -229,7 +231,10 @@ def test_derived_corpora_have_the_sentences_and_speakers_of_their_sources(run, c
         assert (entry.text, entry.shard, entry.speaker) == (text, shard, speaker)
         assert entry.duration_s == pytest.approx(seconds, abs=1e-3)
     run(recorded, "--workers", "1")
-    some = Corpus(cache, "recorded").utterances
+    prompts = Corpus(cache, "recorded")
+    some = prompts.utterances
+    heard = [loudness_lufs(prompts.samples(one), SAMPLE_RATE_HZ) for one in some[:9]]
+    assert heard == pytest.approx([LEVEL_LUFS] * 9, abs=0.5)  # as an upload is kept
     assert 0.2 * len(played) < len([one for one in some if one.shard in range(2000, 5000)])
     assert len(some) < 0.8 * (len(played) + 3 * SHARDS * 2 * len(TEXTS))
     for one in played:

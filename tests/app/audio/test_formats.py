@@ -1,6 +1,5 @@
 """What is asked of the sound itself: formats, events, speed and loudness, over HTTP."""
 
-import json
 from base64 import b64decode
 from io import BytesIO
 from typing import Any, get_args
@@ -14,6 +13,7 @@ from app.audio.formats import MEDIA_TYPES, AudioFormat
 from app.main import create_app
 from app.settings import Settings
 from models.voices.loudness import loudness_lufs
+from tests.app.tools.answers import events_of
 from tests.app.tools.decoding import decoded
 from tests.app.tools.serving import served
 from tests.fakes import FakeBackend, fake_engine
@@ -77,18 +77,13 @@ def test_it_streams_where_the_head_has_no_length_or_it_is_told_to(toy_server, fo
     assert told.headers["transfer-encoding"] == "chunked"
 
 
-def events(answer: httpx.Response) -> list[dict[str, Any]]:
-    assert answer.headers["content-type"] == "text/event-stream; charset=utf-8"
-    *lines, last = answer.text.split("\n\n")
-    assert last == ""
-    return [json.loads(line.removeprefix("data: ")) for line in lines]
-
-
 @pytest.mark.parametrize("form", FORMATS)
 def test_events_hold_the_bytes_of_the_stream_and_tell_how_it_went(toy_server, form):
     streamed = ask(toy_server, response_format=form, stream=True)
     answer = ask(toy_server, response_format=form, stream_format="sse")
-    *deltas, done = events(answer)
+    *deltas, done = events_of(answer)
+    assert answer.headers["content-type"] == "text/event-stream; charset=utf-8"
+    assert answer.text.endswith("\n\n")
     assert {event["type"] for event in deltas} == {"speech.audio.delta"}
     assert b"".join(b64decode(event["audio"]) for event in deltas) == streamed.content
     assert done["type"] == "speech.audio.done"
@@ -104,7 +99,7 @@ def test_events_hold_the_bytes_of_the_stream_and_tell_how_it_went(toy_server, fo
 def test_events_end_with_what_broke():
     with served(create_app(Settings(), fake_engine(FakeBackend(chunk_s=0.1)))) as client:
         answer = client.post("/tts", json={"input": "break", "stream_format": "sse"})
-        *deltas, failed = events(answer)
+        *deltas, failed = events_of(answer)
         assert len(deltas) == 2
         assert failed["type"] == "speech.audio.error"
         assert failed["error"]["code"] == "generation_failed"
