@@ -13,10 +13,6 @@ READER_PAGES = ["README.md", "CONTRIBUTING.md"]
 SCRIPTS = re.compile(r"^(?:nice .* )?((?:scripts|\.ci)/[\w.]+)", re.MULTILINE)
 
 
-def _page(name: str) -> str:
-    return (ROOT / name).read_text(encoding="utf-8")
-
-
 def _tree() -> list[str]:
     return next(block for block in blocks("README.md") if "samplers/" in block).splitlines()
 
@@ -53,7 +49,8 @@ def test_scripts_named_exist_and_run(page: str) -> None:
 
 
 def test_files_named_in_recipes_exist() -> None:
-    named = re.findall(r"`((?:app|models|samplers|tests|docs)/[\w./]+?)`", _page("CONTRIBUTING.md"))
+    page = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
+    named = re.findall(r"`((?:app|models|samplers|tests|docs)/[\w./]+?)`", page)
     assert named
     for name in named:
         assert (ROOT / name).exists(), name

@@ -27,12 +27,6 @@ def _block(language: str, containing: str) -> str:
     return found
 
 
-def _voice() -> str:
-    named = re.search(r'voice="(\w+)"', _block("python", "openai"))
-    assert named
-    return named[1]
-
-
 @pytest.fixture(scope="module")
 def address() -> Iterator[str]:
     """Where a server answers."""
@@ -73,4 +67,5 @@ def test_endpoints_are_those_of_the_application() -> None:
 
 
 def test_voice_is_one_that_the_built_in_model_has() -> None:
-    assert _voice() in BuiltinVoices(BUILTIN_MODEL / "voices")
+    (named,) = re.findall(r'voice="(\w+)"', _block("python", "openai"))
+    assert named in BuiltinVoices(BUILTIN_MODEL / "voices")

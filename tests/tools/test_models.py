@@ -9,7 +9,7 @@ from app.cli import main
 from models.checkpoints.files import write_tensors
 from models.checkpoints.hub import PINNED, HubFile
 from models.checkpoints.vocos import converted_file
-from tests.models.checkpoints.hub_server import COMMIT, Hub, serve_hub
+from tests.models.checkpoints.hub_server import COMMIT, serve_hub
 from tests.toy.make_public import make_public
 
 
@@ -30,7 +30,8 @@ def test_download_fetches_the_model_and_encodec(
     monkeypatch.setitem(PINNED, "some/model", pinned)
     with serve_hub() as hub:
         hub.add("some/model", "ckpt/fp32.sft", make_public(tmp_path, "ar+nar").read_bytes())
-        _point_to(hub, monkeypatch)
+        template = f"{hub.url}/{{repo_id}}/resolve/{{revision}}/{{filename}}"
+        monkeypatch.setattr("huggingface_hub.constants.HUGGINGFACE_CO_URL_TEMPLATE", template)
         assert main(["models", "download", "some/model"]) == 0
     path = pinned.local()
     assert capsys.readouterr().out.split() == [str(path), str(encodec)]
@@ -40,11 +41,6 @@ def test_download_fetches_the_model_and_encodec(
     monkeypatch.setenv("TTS_DECODER", "vocos")
     assert main(["models", "download", "some/model"]) == 0
     assert capsys.readouterr().out.split() == [str(path), str(encodec), str(vocos)]
-
-
-def _point_to(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
-    template = f"{hub.url}/{{repo_id}}/resolve/{{revision}}/{{filename}}"
-    monkeypatch.setattr("huggingface_hub.constants.HUGGINGFACE_CO_URL_TEMPLATE", template)
 
 
 def test_offline_nothing_is_downloaded(

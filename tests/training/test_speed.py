@@ -4,10 +4,8 @@ import torch
 from training import speed
 from training.speed import fastest_type
 
-CPU = torch.device("cpu")
-
 
 def test_the_type_with_more_products_a_second_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     for best in speed.TYPES:
         monkeypatch.setattr(speed, "products_per_second", lambda dtype, _, best=best: dtype is best)
-        assert fastest_type(CPU) is best
+        assert fastest_type(torch.device("cpu")) is best

@@ -1,6 +1,6 @@
 """What Prometheus reads, as its own parser does."""
 
-from functools import partial
+from typing import Any
 
 import httpx
 import pytest
@@ -70,10 +70,6 @@ def test_the_engine_the_wire_and_the_process_are_told_at_once(client, accept) ->
     assert build["version"]
 
 
-def is_zero(client: httpx.Client, gauge: str) -> bool:
-    return read(client)[gauge, frozenset()] == 0
-
-
 def test_open_sessions_and_work_are_gauges() -> None:
     with serving() as (client, _):
         with live(client) as session:
@@ -82,8 +78,8 @@ def test_open_sessions_and_work_are_gauges() -> None:
             told = read(client)
             assert told["tts_live_sessions", frozenset()] == 1
             assert told["tts_http_working", frozenset()] == 1
-        for gauge in ("tts_live_sessions", "tts_http_working"):
-            until(partial(is_zero, client, gauge))
+        gauges = [(name, frozenset[Any]()) for name in ("tts_live_sessions", "tts_http_working")]
+        until(lambda: [read(client)[gauge] for gauge in gauges] == [0, 0])
 
 
 @pytest.mark.parametrize(

@@ -53,10 +53,6 @@ def edit(path: Path, change: Callable[[dict[str, torch.Tensor]], object]) -> Non
     save_file(tensors, path)
 
 
-def truncate(path: Path) -> None:
-    path.write_bytes(path.read_bytes()[:-100])
-
-
 def set_config(folder: Path, name: str, **fields: object) -> None:
     path = folder / name
     path.write_text(json.dumps(json.loads(path.read_text()) | fields))
@@ -67,7 +63,10 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
     "no language model": (lambda f: (f / LM).unlink(), "holds no lm-"),
     "no codec": (lambda f: (f / CODEC).unlink(), "codec.safetensors does not exist"),
     "no config": (lambda f: (f / "lm.json").unlink(), "lm.json: No such file"),
-    "truncated": (lambda f: truncate(f / LM), "is damaged or no safetensors file"),
+    "truncated": (
+        lambda f: (f / LM).write_bytes((f / LM).read_bytes()[:-100]),
+        "is damaged or no safetensors file",
+    ),
     "empty": (lambda f: (f / LM).write_bytes(b""), "is damaged or no safetensors file"),
     "a pickle": (lambda f: torch.save({}, f / CODEC), "is damaged or no safetensors file"),
     "a huge header": (

@@ -9,7 +9,6 @@ import pytest
 from tests.app.tools.answers import asked
 
 pytestmark = pytest.mark.weights
-RATE_HZ = 24_000
 TEXT = "One of the best. [pause:0.5s] In the end, we won."
 SPOKEN = {"input": TEXT, "seed": 1, "voice": "heart", "response_format": "pcm"}
 

@@ -41,10 +41,6 @@ def described(**fields: object) -> Callable[[Path], object]:
     )
 
 
-def renamed(old: str, new: str) -> Change:
-    return lambda tensors: tensors.update({new: tensors.pop(old)})
-
-
 HEAD, TABLE = "classifiers.proj.8.weight", "resps_emb.embeddings.8.weight"
 DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
     "truncated": (
@@ -82,7 +78,7 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
         edited(lambda t: t.update(sep=torch.ones(16, dtype=torch.int64))), "holds torch.int64",
     ),
     "version 7": (
-        edited(renamed("sep", "proms_emb.embs.0.weight")), "version 7",
+        edited(lambda t: t.update({"proms_emb.embs.0.weight": t.pop("sep")})), "version 7",
     ),
     "something else": (
         lambda p: save_file({"weight": torch.ones(3)}, p), "no known layout: weight",
