@@ -36,7 +36,7 @@ class SpeechError(Exception):
     def __init__(self, message: str, *, param: str | None = None) -> None:
         super().__init__(message)
         self.message = message
-        self.param = param or self.param
+        self.param = self.param if param is None else param
 
 
 class InvalidRequest(SpeechError):

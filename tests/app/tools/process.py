@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -87,6 +88,8 @@ def forked(
 def _run(log: Path, environment: dict[str, str], run: Callable[..., int], *args: object) -> None:
     os.environ.update(environment)
     os.dup2(os.open(log, os.O_WRONLY), sys.stderr.fileno())
+    # A shell has what it starts in the background ignore it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     sys.exit(run(*args))
 
 
