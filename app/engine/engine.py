@@ -25,8 +25,7 @@ from app.engine.errors import EngineBusy, EngineNotReady
 from app.engine.interface import Backend, Batch, GoldenResult, ModelInfo, Reading
 from app.engine.job import Codes, FinishReason, SpeechJob, SpeechResult
 from app.engine.serving.metrics import EngineMetrics
-from app.engine.serving.outcomes import Outcomes
-from app.engine.serving.running import JobQueue, RunningJob, SpeechStream
+from app.engine.serving.running import JobQueue, Outcomes, RunningJob, SpeechStream
 from app.engine.serving.scheduler import Scheduler
 from app.engine.serving.sound_worker import SoundWorker
 from app.engine.serving.status import WAITS_FOR, EngineStatus, State

@@ -1,20 +1,25 @@
-"""Jobs in the engine: one of them, and all that wait and run.
+"""Jobs in the engine: one of them, all that wait and run, and how they end.
 
-A job is first planned (its text is read), then it waits for the workers, then it runs.
+A job is first planned (its text is read), then it waits for the workers, then it runs. When it ends
+it is counted and logged, and its reader gets the error if there is one.
 """
 
 import asyncio
+import logging
 import threading
-from collections import deque
+from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from time import monotonic
 
 from app.engine.admission import Capacity, Stream, share
-from app.engine.errors import DeadlineExceeded, SpeechError
+from app.engine.errors import DeadlineExceeded, EngineNotReady, SpeechError
 from app.engine.interface import Backend, FirstChunk, Level0Stream, Plan, SoundStream
 from app.engine.job import AudioChunk, FinishReason, Progress, SpeechResult
 from app.engine.playback import Playback
+from app.engine.serving.metrics import EngineMetrics
 from app.engine.utterance import Level0Item, Level0Utterance, UtteranceInput
+
+log = logging.getLogger(__name__)
 
 MAX_UNREAD_S = 5.0
 """Seconds of audio that may be unread before the job pauses."""
@@ -373,3 +378,68 @@ class JobQueue:
 
 def _seconds(chunk: AudioChunk) -> float:
     return len(chunk.samples) / chunk.sample_rate_hz
+
+
+class Outcomes:
+    """Records how each job ended; of several calls for one job, the first counts. Any thread.
+
+    `finished` counts the jobs that ended for each reason, without replays.
+    """
+
+    def __init__(self, metrics: EngineMetrics) -> None:
+        self._metrics = metrics
+        self.finished: Counter[FinishReason] = Counter()
+
+    def refused(self, job: RunningJob, error: SpeechError) -> None:
+        """Record that a job was refused, and give its reader the error."""
+        if job.close():
+            log.info("job %s: refused (%s)", job.id, error.code)
+            job.send(error)
+
+    def ended(
+        self, job: RunningJob, reason: FinishReason, error: SpeechError | None = None
+    ) -> None:
+        """Record that a job ended without a result, and give its reader the error.
+
+        There is none if the reader has left, or the engine stops.
+        """
+        if not job.close():
+            return
+        self.finished[reason] += 1
+        self._metrics.jobs.labels(reason).inc()
+        log.info("job %s: %s%s", job.id, reason, f" ({error.code})" if error else "")
+        job.send(error or EngineNotReady("not ready: it is shutting down", retry_after_s=5))
+
+    def completed(self, job: RunningJob, result: SpeechResult) -> None:
+        """Record the result of a job, before its reader gets the last chunk."""
+        if not job.close():
+            return
+        if job.replayed is not None:
+            log.info("job %s: replay of job %s", job.id, result.job_id)
+            return
+        timings = result.timings
+        work_s = timings.total_s - timings.queue_s
+        self.finished[result.finish_reason] += 1
+        self._measure(result, played=job.playback.played)
+        log.info(
+            "job %s: %s, seed %d, %.2f s of audio, %.2f s in the queue, %.2f s of work, "
+            "%.2f s stalled",
+            *(result.job_id, result.finish_reason, result.seed, result.audio_s),
+            *(timings.queue_s, work_s, timings.underrun_s),
+        )
+
+    def _measure(self, result: SpeechResult, *, played: bool) -> None:
+        metrics, timings = self._metrics, result.timings
+        metrics.jobs.labels(result.finish_reason).inc()
+        metrics.backtracks.inc(result.backtracks)
+        metrics.queue_s.observe(timings.queue_s)
+        metrics.audio_s.inc(result.audio_s)
+        # Steps of level 0 are shared by jobs: the scheduler counts them.
+        for stage in ("text", "nar", "codec"):
+            metrics.stage_s.labels(stage).inc(getattr(timings, f"{stage}_s"))
+        if result.audio_s:
+            metrics.first_audio_s.observe(timings.first_audio_s)
+            metrics.real_time_factor.observe(result.real_time_factor)
+        if result.audio_s and played:  # of what is sent whole nobody hears a gap
+            metrics.underrun_s.inc(timings.underrun_s)
+            metrics.continuous.labels("no" if timings.underrun_s else "yes").inc()

@@ -8,8 +8,7 @@ from app.engine.admission import Capacity, Stream, fits, spoken_symbols
 from app.engine.errors import ReaderStalled, SpeechError, WorkerLost, broken
 from app.engine.interface import Backend
 from app.engine.job import FinishReason
-from app.engine.serving.outcomes import Outcomes
-from app.engine.serving.running import RunningJob
+from app.engine.serving.running import Outcomes, RunningJob
 from app.engine.utterance import Level0Item
 from models.cuda.lost import is_device_lost
 

@@ -12,8 +12,7 @@ from app.engine.admission import Capacity, pauses_s, share, spoken_symbols
 from app.engine.errors import InvalidRequest, broken
 from app.engine.interface import Backend, Plan, Reading
 from app.engine.job import Codes, SpeechJob
-from app.engine.serving.outcomes import Outcomes
-from app.engine.serving.running import JobQueue, RunningJob
+from app.engine.serving.running import JobQueue, Outcomes, RunningJob
 from samplers.knobs.features import knob_at_fault
 
 OnPiece = Callable[[], None]

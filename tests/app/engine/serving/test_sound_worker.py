@@ -17,8 +17,7 @@ from app.engine.interface import FirstChunk
 from app.engine.job import AudioChunk, SpeechJob
 from app.engine.playback import Playback
 from app.engine.serving.metrics import EngineMetrics
-from app.engine.serving.outcomes import Outcomes
-from app.engine.serving.running import RunningJob
+from app.engine.serving.running import Outcomes, RunningJob
 from app.engine.serving.sound_worker import SoundWorker
 from app.engine.utterance import KnownUtterance, Level0Item, UtteranceInput
 from samplers.knobs.params import SamplingParams

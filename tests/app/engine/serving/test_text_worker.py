@@ -14,8 +14,7 @@ from app.engine.admission import Capacity
 from app.engine.errors import GenerationFailed, InvalidRequest, SpeechError
 from app.engine.job import SpeechJob
 from app.engine.serving.metrics import EngineMetrics
-from app.engine.serving.outcomes import Outcomes
-from app.engine.serving.running import JobQueue, RunningJob
+from app.engine.serving.running import JobQueue, Outcomes, RunningJob
 from app.engine.serving.text_worker import TextWorker, Turn, Turns
 from samplers.knobs.params import SamplingParams
 from tests.fakes import FakeBackend
