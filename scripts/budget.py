@@ -18,7 +18,7 @@ PRODUCT = ("app", "models", "samplers", "valle_serve")
 DOCUMENTED = (*PRODUCT, "cluster", "tools", "training", "benchmarks", "scripts", "examples")
 MOST_PARAMETERS = 6
 LIMITS = {
-    "lines": 35_775,
+    "lines": 35_771,
     "code": 24_745,
     "docstrings": 14.2,  # percent of the lines
     "tests": 39_349,

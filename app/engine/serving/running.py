@@ -1,7 +1,6 @@
 """Jobs in the engine: one of them, all that wait and run, and how they end.
 
-A job is first planned (its text is read), then it waits for the workers, then it runs. When it ends
-it is counted and logged, and its reader gets the error if there is one.
+A job is first planned (its text is read), then it waits for the workers, then it runs.
 """
 
 import asyncio
@@ -381,14 +380,11 @@ def _seconds(chunk: AudioChunk) -> float:
 
 
 class Outcomes:
-    """Records how each job ended; of several calls for one job, the first counts. Any thread.
-
-    `finished` counts the jobs that ended for each reason, without replays.
-    """
+    """Records how each job ended; of several calls for one job, the first counts. Any thread."""
 
     def __init__(self, metrics: EngineMetrics) -> None:
         self._metrics = metrics
-        self.finished: Counter[FinishReason] = Counter()
+        self.finished: Counter[FinishReason] = Counter()  # without replays
 
     def refused(self, job: RunningJob, error: SpeechError) -> None:
         """Record that a job was refused, and give its reader the error."""
