@@ -21,7 +21,7 @@ LIMITS = {
     "lines": 35_771,
     "code": 24_745,
     "docstrings": 14.2,  # percent of the lines
-    "tests": 39_349,
+    "tests": 39_352,
     "names": 0,  # class names that are there twice
     "wide": 15,  # functions of more than `MOST_PARAMETERS`
     "folder": 14,  # files of the largest folder

@@ -3,9 +3,10 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import numpy as np
 from torch import Tensor
 
-from app.engine.job import FinishReason, TraceColumns
+from app.engine.job import FinishReason, SpokenUtterance, TraceColumns
 from app.engine.level_0.hypothesis_group import Drawn
 from app.engine.level_0.masked import MaskedUtterance
 from app.engine.level_0.runner import ArRunner
@@ -22,6 +23,11 @@ class Decoded:
     codes: Tensor
     finish_reason: FinishReason
     trace: TraceColumns | None = None
+
+
+def spoken(codes: Tensor) -> SpokenUtterance:
+    """Return the result of an utterance of codes ``[T, K]``."""
+    return SpokenUtterance(codes.numpy().astype(np.int16), "stop")
 
 
 def decode_utterance(model: Valle, codebooks: Tensor, inputs: UtteranceInput) -> Decoded:

@@ -9,7 +9,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from app.engine.job import SpokenUtterance
 from app.engine.level_0.hypothesis_group import Drawn
 from app.engine.level_0.runner import ArRunner
 from app.engine.utterance import ContextUtterance, UtteranceInput, level_0_of
@@ -22,6 +21,7 @@ from models.valle import Valle
 from samplers.knobs.features import rows_needed
 from samplers.knobs.params import SamplingParams
 from samplers.ops.guidance import guide
+from tests.app.engine.decoding import spoken
 from tests.samplers.ar.rows import EVERY, spoil
 
 ROOM, PAGES = 250, 60
@@ -47,7 +47,7 @@ def request(model: Valle, number: int, **changes: Any) -> UtteranceInput:
         "voice": VoiceKey(None, "a voice", 0) if shares and number % 6 else None,
     }  # fmt: skip
     if number % 11 == 6 and not params.beam_width and number % 6:  # goes on from an earlier take
-        given["kept"] = SpokenUtterance(prompt[:2].numpy().astype(np.int16), "stop")
+        given["kept"] = spoken(prompt[:2])
     if number % 9 == 8:
         given["context"] = (ContextUtterance([1, 11, 12, 13, 2], prompt[:2, 0]),)
     ids = [1, *(draw.randint(10, 20) for _ in range(draw.randint(1, 12))), 2]

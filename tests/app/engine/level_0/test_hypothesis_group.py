@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from app.engine.job import STOPPED, SpokenUtterance
+from app.engine.job import STOPPED
 from app.engine.level_0.hypothesis import Hypothesis
 from app.engine.level_0.hypothesis_group import Drawn
 from app.engine.utterance import ContextUtterance, UtteranceInput
@@ -21,6 +21,7 @@ from models.checkpoints.builtin import load_lm
 from models.prefix_cache import PrefixCache, SlotPrefix, one_by_one
 from models.valle import Valle
 from samplers.ranking import oddity, rank
+from tests.app.engine.decoding import spoken
 from tests.app.engine.level_0.requests import (
     alone,
     assert_read_its_own,
@@ -57,14 +58,13 @@ def test_a_hypothesis_does_not_depend_on_how_many_there_are(model: Valle) -> Non
 
 CONTEXT = ContextUtterance([1, 11, 12, 13, 2], torch.arange(7))
 PROMPT = torch.arange(24).reshape(3, 8)
-KEPT = SpokenUtterance(PROMPT.numpy().astype(np.int16), "stop")
 AT_ONCE: dict[str, Any] = {"logit_bias": {STOP: 100.0}}
 HALF_AT_ONCE: dict[str, Any] = {"logit_bias": {STOP: 6.0}}  # some stop at once, others do not
 
 
 @pytest.mark.parametrize(
     "changes",
-    [{}, {"context": (CONTEXT,)}, {"prompt": PROMPT}, {"kept": KEPT}],
+    [{}, {"context": (CONTEXT,)}, {"prompt": PROMPT}, {"kept": spoken(PROMPT)}],
     ids=["alone", "after another", "with a prompt", "from a take"],
 )
 @pytest.mark.parametrize(

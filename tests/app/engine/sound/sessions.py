@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from app.engine.job import AudioChunk, Samples, SpokenUtterance
+from app.engine.job import AudioChunk, Samples
 from app.engine.sound.decoder import SoundDecoder
 from app.engine.sound.utterance import SoundUtterance
 from app.engine.utterance import UtteranceInput
@@ -21,6 +21,7 @@ from models.cuda.graphs import Play
 from models.prefix_cache import VoiceKey
 from models.valle import Valle
 from samplers.knobs.params import SamplingParams
+from tests.app.engine.decoding import spoken
 from tests.capture.tape import Tape
 from tests.toy.make_toy import MODEL
 
@@ -56,10 +57,6 @@ def recorded_when_played(function: Callable[[], object], **_: Any) -> Play:
 def codes_of(number: int, frames: int, levels: int | None = None) -> Tensor:
     shape = (frames,) if levels is None else (frames, levels)
     return torch.randint(512, shape, generator=torch.Generator().manual_seed(number))
-
-
-def spoken(codes: Tensor) -> SpokenUtterance:
-    return SpokenUtterance(codes.numpy().astype(np.int16), "stop")
 
 
 def utterance(number: int, knobs: dict[str, Any] | None = None) -> UtteranceInput:

@@ -27,6 +27,7 @@ from models.cuda.graphs import Play
 from models.cuda.transfers import Download, Upload
 from models.stack.paged_cache import OutOfPages, PagePool
 from models.stack.paged_passes import PagedPasses
+from tests.app.engine.decoding import spoken
 from tests.app.engine.sound.sessions import (
     CLOSE,
     alone,
@@ -37,7 +38,6 @@ from tests.app.engine.sound.sessions import (
     heard,
     masked,
     recorded_when_played,
-    spoken,
     together,
     utterance,
     with_vocos,
