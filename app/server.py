@@ -203,7 +203,8 @@ class _PrivateServer(uvicorn.Server):
 @asynccontextmanager
 async def serve_privately(app: FastAPI) -> AsyncIterator[Path]:
     """Serve an application in this task's loop; yield the Unix socket, in a folder of this user."""
-    with TemporaryDirectory() as folder:
+    # A socket's path has at most some 100 bytes, which the folder of TMPDIR may have already.
+    with TemporaryDirectory(dir="/tmp") as folder:
         path = Path(folder, "socket")
         config = uvicorn.Config(
             app,

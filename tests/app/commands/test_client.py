@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import httpx2
 import pytest
@@ -72,3 +73,13 @@ async def test_a_response_that_breaks_off_does_not_look_whole() -> None:
     async with answered([], "/breaks") as answer:
         with pytest.raises(httpx2.RemoteProtocolError):
             await answer.aread()
+
+
+async def test_a_service_is_reached_whatever_folder_temporary_files_are_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    far = tmp_path / ("a" * 120)
+    far.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(far))
+    async with answered([], "/whole") as answer:
+        assert len(await answer.aread()) == 5 * PART_BYTES
