@@ -1,4 +1,4 @@
-"""Hold the size of the product, and the rules of docstrings that ruff has no rule for.
+"""Print the size of the product; hold its shape, and the rules of docstrings ruff has none for.
 
 Usage: python -m scripts.budget
 
@@ -18,10 +18,6 @@ PRODUCT = ("app", "models", "samplers", "valle_serve")
 DOCUMENTED = (*PRODUCT, "cluster", "tools", "training", "benchmarks", "scripts", "examples")
 MOST_PARAMETERS = 6
 LIMITS = {
-    "lines": 35_772,
-    "code": 24_745,
-    "docstrings": 14.2,  # percent of the lines
-    "tests": 39_363,
     "names": 0,  # class names that are there twice
     "wide": 15,  # functions of more than `MOST_PARAMETERS`
     "folder": 14,  # files of the largest folder
