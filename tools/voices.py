@@ -47,6 +47,7 @@ class Add(BaseModel):
     def cli_cmd(self) -> None:
         """Validate the recording and store the voice."""
         from app.storage.voice_store import NameTaken, StoreFull
+        from models.text.published.tags import KNOWN, find_language
         from models.voices.voice import VoiceCard
 
         if not self.consent:
@@ -54,7 +55,9 @@ class Add(BaseModel):
         settings = Settings()
         _check_name(self.name, settings)
         store, recording = _store(settings), _recording(self.file, self.start_s)
-        card = VoiceCard.model_validate(self.model_dump(include=set(VoiceCard.model_fields)))
+        language = find_language(self.language, "en", KNOWN) or self.language
+        fields = self.model_dump(include=set(VoiceCard.model_fields), exclude={"language"})
+        card = VoiceCard(language=language, **fields)
         try:
             voice = store.add(self.name, self.owner, card, recording)
         except NameTaken as error:

@@ -95,7 +95,10 @@ class SpeechOptions(SamplingParams):
         " the model's default voice.",
     )
     language: str | None = Field(
-        None, max_length=35, description="Language of the text; default that of the voice."
+        None,
+        max_length=35,
+        description="Language of the text, as in en, en-US or English; by default, and for auto,"
+        " that of the voice.",
     )
     # fmt: off
     speed: float = knob(
@@ -301,9 +304,7 @@ class PhonemesRequest(BaseModel):
 
     input: str = Field(description="The text, with its markup.")
     voice: VoiceName = Field(None, description="As for speech; its language is the default.")
-    language: str | None = Field(
-        None, max_length=35, description="Language of the text; default that of the voice."
-    )
+    language: str | None = Field(None, max_length=35, description="As for speech.")
     pronunciations: dict[Word, Spoken] | None = Field(
         None, max_length=MOST_ENTRIES, description="As for speech."
     )

@@ -50,7 +50,7 @@ class VoiceForm(BaseModel):
     language: str | None = Field(
         None,
         max_length=35,
-        description="Language of the speaker; default that of the default voice.",
+        description="Language of the speaker, as for speech; default that of the default voice.",
     )
     transcript: str | None = Field(
         None,
@@ -249,7 +249,7 @@ async def add_voice(
         sent, content = await read_voice_form(request, max_bytes, kind, file_fields)
         form, voices = ours(sent), engine.voices
         fields = form.model_dump(include=set(VoiceCard.model_fields), exclude={"language"})
-        card = VoiceCard(language=form.language or voices.default.language, **fields)
+        card = VoiceCard(language=form.language or "", **fields)
         owner = request.state.owner
         return await asyncio.to_thread(voices.add, form.name, card, content, owner, form.start_s)
 

@@ -16,6 +16,7 @@ from app.engine.errors import (
 )
 from app.storage.files import StoreAway
 from app.storage.voice_store import EVERYBODY, CardDamaged, NameTaken, StoreFull, VoiceStore
+from models.text.published.tags import find_language
 from models.voices.recording import RecordingError, read_recording
 from models.voices.voice import DEFAULT, BuiltinVoices, Voice, VoiceCard
 
@@ -95,6 +96,20 @@ class Voices:
             voice = self.default if target == DEFAULT else found.get(target)
             if voice is not None and name not in found:
                 found[name] = voice
+        return found
+
+    def language(self, asked: str | None, voice: Voice | None = None) -> str:
+        """Return the model's language that a request means, as `en` for `en-US` or `English`.
+
+        By default it is that of the voice. Raises InvalidRequest if the model does not speak it.
+        """
+        default = (voice or self.default).language
+        found = find_language(asked, default, self._languages)
+        if found is None:
+            spoken = ", ".join(self._languages)
+            raise InvalidRequest(
+                f"the model does not speak {asked or default!r}, only {spoken}", param="language"
+            )
         return found
 
     def likely_lufs(self, voice: Voice) -> float | None:
@@ -207,8 +222,8 @@ class Voices:
             raise UnknownVoice(f"the voice {name!r} has no recording")
         return voice.audio.read_bytes()
 
-    def check_new(self, name: str, language: str, owner: str) -> None:
-        """Check that a voice can be uploaded, before its audio is read.
+    def check_new(self, name: str, language: str, owner: str) -> str:
+        """Check that a voice can be uploaded, before its audio is read; return its language.
 
         Raises InvalidRequest if the model takes no prompts or does not speak the language,
         VoiceLimit if the server takes no uploads, VoiceExists if the name is taken.
@@ -221,15 +236,12 @@ class Voices:
                 " trained on; load another model to upload a voice",
                 param="file",
             )
-        if language not in self._languages:
-            spoken = ", ".join(self._languages)
-            raise InvalidRequest(
-                f"the model does not speak {language!r}, only {spoken}", param="language"
-            )
+        language = self.language(language)
         if name == DEFAULT or name in OPENAI_VOICES or name in self.builtin:
             raise VoiceExists(f"{name} is the name of a built-in voice; choose another")
         if any(self._has(name, whose) for whose in (owner, EVERYBODY)):
             raise VoiceExists(_EXISTS.format(name))
+        return language
 
     def _has(self, name: str, owner: str) -> bool:
         """Return whether an owner has an upload of a name."""
@@ -252,7 +264,8 @@ class Voices:
         are allowed, VoiceExists if the name is taken (of several uploads at once, one succeeds),
         Unavailable if it cannot be stored now, and what `check_new` does.
         """
-        self.check_new(name, card.language, owner)
+        language = self.check_new(name, card.language, owner)
+        card = card.model_copy(update={"language": language})
         assert self._store is not None
         try:
             recording = read_recording(content, start_s)

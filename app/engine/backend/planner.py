@@ -131,7 +131,7 @@ class Planner:
         started_s, config = perf_counter(), self._config
         self._check_length(job.text)
         voice = self.voices.speaker(job.voice, job.owner)
-        language = self._language(job, voice)
+        language = self.voices.language(job.language, voice)
         try:
             params = resolve(job.params, config.preset, self._presets)
         except UnknownPreset as error:
@@ -179,7 +179,7 @@ class Planner:
         """Convert the text of a job to phonemes, and nothing else; its knobs are not looked at."""
         self._check_length(job.text)
         voice = self.voices.default if job.voice is None else self.voices.find(job.voice, job.owner)
-        language = self._language(job, voice)
+        language = self.voices.language(job.language, voice)
         return Reading(language, self._read(job, language, on_piece))
 
     @torch.inference_mode()
@@ -208,16 +208,6 @@ class Planner:
                 f"the text has {len(text)} characters, at most {self._max_text_chars} fit",
                 param="input",
             )
-
-    def _language(self, job: SpeechJob, voice: Voice) -> str:
-        """Return the language of a job."""
-        language = job.language or voice.language
-        if language not in self._config.languages:
-            spoken = ", ".join(self._config.languages)
-            raise InvalidRequest(
-                f"the model does not speak {language!r}, only {spoken}", param="language"
-            )
-        return language
 
     def _moved(self, asked: SamplingParams, params: SamplingParams) -> Collection[str]:
         """Return the names of the knobs that the caller set to other values than the preset's."""

@@ -130,3 +130,28 @@ def test_fields_of_other_servers_are_ignored_by_name(toy_server) -> None:
     with live(toy_server) as session:
         session.create(user="me", instructions="Sing.")
         assert session.seen[-1]["ignored"] == ["user", "instructions"]
+
+
+@pytest.mark.parametrize("language", ["English", "en_US", "EN", "Auto", ""])
+def test_a_language_is_taken_as_clients_send_it_at_every_door(named, language) -> None:
+    answer = named.post("/tts", json=HI | {"language": language})
+    assert answer.status_code == 200, answer.text
+    report = named.get(f"/v1/audio/speech/{answer.headers['x-request-id']}").json()
+    assert report["request"]["language"] == "en"
+    read = named.post("/v1/audio/phonemes", json={"input": "Hi.", "language": language})
+    assert read.json()["language"] == "en"
+    body = {"text": "Hi.", "language_code": language}
+    assert named.post("/v1/text-to-speech/toy", json=body).status_code == 200
+    with live(named) as session:
+        assert session.say("Hi.", language=language, max_duration_s=1)["finish_reason"] != "error"
+        (started,) = (one for one in session.seen if one["type"] == "response.started")
+        assert started["language"] == "en"
+
+
+@pytest.mark.parametrize("language", ["German", "de_DE", "Old English"])
+def test_a_language_that_the_model_does_not_speak_is_refused_as_it_was_sent(
+    named, language
+) -> None:
+    error = named.post("/tts", json=HI | {"language": language}).json()["error"]
+    assert error["param"] == "language"
+    assert error["message"] == f"the model does not speak {language!r}, only en"

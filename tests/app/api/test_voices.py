@@ -103,9 +103,10 @@ def test_an_upload_is_told_what_may_spoil_it_and_where_it_begins(client) -> None
 def test_a_voice_goes_up_speaks_and_goes(client) -> None:
     told = {"title": "Anna B.", "transcript": "Good morning.", "description": "Calm."}
     told |= {"gender": "female", "accent": "Scottish"}
-    answer = upload(client, language="en", **told)
+    answer = upload(client, language="en-GB", **told)
     assert answer.status_code == 200, answer.text
     voice = answer.json()
+    assert voice["language"] == "en"
     assert (voice["object"], voice["id"], voice["name"]) == ("audio.voice", "anna", "Anna B.")
     assert voice["audio_s"] == pytest.approx(1.2, abs=0.02)
     assert voice["prompt_s"] == pytest.approx(MODEL.max_prompt_frames / 75, abs=0.001)

@@ -81,6 +81,13 @@ def test_a_whole_text_is_spoken(port) -> None:
     assert len(sound(events)) > 1000
 
 
+@pytest.mark.parametrize("language", ["en_US", "en-GB", "English"])
+def test_home_assistants_languages_are_taken(port, language) -> None:
+    voice = SynthesizeVoice(name="toy", language=language)
+    events = talk(port, Synthesize("Hi.", voice).event(), until="audio-stop")
+    assert AudioStop.is_type(events[-1].type)
+
+
 def test_a_text_in_pieces_is_spoken_once_and_its_repetition_is_not(port) -> None:
     streamed = talk(
         port,
