@@ -110,7 +110,7 @@ def read_lines(path: Path) -> list[Line]:
     """Return the lines of a batch; raises CommandError if one is not valid, or two share an id."""
     lines: list[Line] = []
     known: set[str] = set()
-    for number, raw in enumerate(path.read_text("utf-8").splitlines(), 1):
+    for number, raw in enumerate(path.read_text("utf-8-sig").splitlines(), 1):
         if not raw.strip():
             continue
         try:

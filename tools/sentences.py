@@ -8,7 +8,7 @@ SENTENCES = Path(__file__).with_name("sentences.txt")
 
 def read_sentences(path: Path) -> list[str]:
     """Return the sentences of a file with one a line; raises ValueError if it has none."""
-    sentences = [line.strip() for line in path.read_text("utf-8").splitlines() if line.strip()]
+    sentences = [line.strip() for line in path.read_text("utf-8-sig").splitlines() if line.strip()]
     if not sentences:
         raise ValueError("the file has no sentences")
     return sentences

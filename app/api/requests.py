@@ -13,6 +13,7 @@ from pydantic_core import from_json, to_json
 from starlette.datastructures import Headers
 
 from app.api.errors import problems_of
+from app.api.lenient import utf8, validated
 from app.api.schemas import ModelItem, SpeechOptions
 from app.audio.formats import OPUS_RATES, AudioFormat
 from app.audio.rendering import OutputOptions
@@ -146,14 +147,14 @@ def json_body(kind: type[B]) -> Callable[[Request], Awaitable[B]]:
     """Return the FastAPI dependency that reads a JSON body of a kind."""
 
     async def read(request: Request) -> B:
-        """Validate the body in strict mode: the string "0.5" is not a number."""
+        """Validate the body in strict mode, but for what `app.api.lenient` reads."""
         if media_type(request.headers) != "application/json":
             raise HTTPException(415, "send JSON, with the header content-type: application/json")
         try:
-            body = await request.body()
+            body = utf8(await request.body())
             check_json_size(body)
             content, request.state.ignored = cleaned(body, kind)
-            return kind.model_validate_json(content, strict=True)
+            return validated(lambda sent: kind.model_validate_json(sent, strict=True), content)
         except ValidationError as error:
             raise RequestValidationError(problems_of(error)) from error
 

@@ -6,7 +6,7 @@ or unsupported fields are refused, never ignored.
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Annotated, Any, Final, Literal, Self
+from typing import Annotated, Any, Final, Literal, Self, get_args
 
 from pydantic import (
     BaseModel,
@@ -20,7 +20,14 @@ from pydantic import (
 )
 from pydantic_core import to_json
 
-from app.audio.formats import MEDIA_TYPES, STREAMED, AudioFormat, ResponseFormat, SampleRate
+from app.audio.formats import (
+    FORMAT_ALIASES,
+    MEDIA_TYPES,
+    STREAMED,
+    AudioFormat,
+    ResponseFormat,
+    SampleRate,
+)
 from app.engine.job import (
     SpeechJob,
     SpeechResult,
@@ -58,6 +65,23 @@ VoiceName = Annotated[
 ]
 """A voice's name, or OpenAI's object `{"id": NAME}`."""
 
+
+def _format_name(sent: object) -> object:
+    """Return the format that an alias means; other values unchanged."""
+    return FORMAT_ALIASES.get(sent, sent) if isinstance(sent, str) else sent
+
+
+def _format_schema(kind: Any) -> WithJsonSchema:
+    return WithJsonSchema({"type": "string", "enum": [*get_args(kind), *FORMAT_ALIASES]})
+
+
+SoundFormatName = Annotated[AudioFormat, BeforeValidator(_format_name), _format_schema(AudioFormat)]
+"""A format of audio by any of its names."""
+
+FormatName = Annotated[
+    ResponseFormat, BeforeValidator(_format_name), _format_schema(ResponseFormat)
+]
+"""The same, or codes."""
 
 Word = Annotated[str, Field(min_length=1, max_length=100)]
 Spoken = Annotated[str, Field(min_length=1, max_length=200)]
@@ -200,9 +224,9 @@ class SpeechRequest(SpeechOptions):
     model_config = ConfigDict(title="SpeechRequest")
 
     input: str = Field(description="The text to speak.")
-    response_format: ResponseFormat = Field(
+    response_format: FormatName = Field(
         "mp3",
-        description="Audio format; opus is in Ogg, aac in ADTS, pcm is 16 bit,"
+        description="Audio format; opus, also called ogg, is in Ogg, aac in ADTS, pcm is 16 bit,"
         " little-endian, mono, at the rate of `X-Sample-Rate`, without a header; ulaw and alaw are"
         " the same in 8 bit, as telephones have it. `codes` sends no audio but the codes it is made"
         " of: JSON, or safetensors by `Accept`; streamed, events with the next frames.",
@@ -251,7 +275,7 @@ class TtsRequest(SpeechRequest):
 
     model_config = ConfigDict(title="TtsRequest")
 
-    response_format: ResponseFormat = Field("wav", description="As for /v1/audio/speech.")
+    response_format: FormatName = Field("wav", description="As for /v1/audio/speech.")
 
 
 class SoundQuery(BaseModel):
@@ -259,7 +283,7 @@ class SoundQuery(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    response_format: AudioFormat = Field("wav", description="Audio format.")
+    response_format: SoundFormatName = Field("wav", description="Audio format.")
 
 
 class Usage(BaseModel):

@@ -7,6 +7,9 @@ AudioFormat = Literal["mp3", "opus", "aac", "flac", "wav", "pcm", "ulaw", "alaw"
 ResponseFormat = Literal["mp3", "opus", "aac", "flac", "wav", "pcm", "ulaw", "alaw", "codes"]
 """The same, or the codes that the audio is made of."""
 
+FORMAT_ALIASES: Final[Mapping[str, AudioFormat]] = {"ogg": "opus"}
+"""Further names of formats: Opus is sent in Ogg, whose suffix files have."""
+
 MEDIA_TYPES: Final[Mapping[AudioFormat, str]] = {
     "mp3": "audio/mpeg",
     "opus": "audio/ogg",

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, get_args
 
 from tqdm import tqdm
 
-from app.audio.formats import AudioFormat
+from app.audio.formats import FORMAT_ALIASES, AudioFormat
 from app.commands.client import open_service
 from app.commands.errors import CommandError, Terminated
 from app.commands.output import check_folder, print_status
@@ -151,7 +151,7 @@ class Speak(SpeakOptions):
         check_folder(self.target, "out")
         suffix = self.target.suffix.lower().removeprefix(".") or "wav"
         forms: dict[str, AudioFormat] = {form: form for form in get_args(AudioFormat)}
-        forms["ogg"] = "opus"
+        forms |= FORMAT_ALIASES
         if self.response_format is None and suffix not in forms:
             names = ", ".join(get_args(AudioFormat))
             raise CommandError(f"out: .{suffix} is not a known format; choose one of {names}")

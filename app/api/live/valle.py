@@ -18,6 +18,7 @@ from app.api.errors import (
     speech_error_detail,
     validation_error_detail,
 )
+from app.api.lenient import validated
 from app.api.live.session import WebSocketSession, serve_session
 from app.api.live.speech import LiveSocket, LiveSpeech, Services, SpeechMessages
 from app.api.reports.writer import ReportWriter, utterance_pieces
@@ -147,7 +148,7 @@ class ValleSession(WebSocketSession):
         try:
             check_json_size(message)
             sent, ignored = cleaned(message, {"response.create": ResponseCreate})
-            parsed = CLIENT_MESSAGE.validate_json(sent, strict=True)
+            parsed = validated(lambda text: CLIENT_MESSAGE.validate_json(text, strict=True), sent)
         except (InvalidRequest, ValidationError) as error:
             await self._error(_parse_error_detail(error))
             return

@@ -9,10 +9,9 @@ from fastapi import APIRouter, Depends, Request, Response
 from pydantic import ConfigDict, Field
 
 from app.api.requests import body_schema, json_body
-from app.api.schemas import NDJSON, SPEECH_OR_LINES, SpeechRequest
+from app.api.schemas import NDJSON, SPEECH_OR_LINES, SoundFormatName, SpeechRequest
 from app.api.speech.answer import Framing
 from app.api.speech.route import speak
-from app.audio.formats import AudioFormat
 from app.engine.job import AudioChunk, SpeechResult, WordTimes
 
 
@@ -98,7 +97,7 @@ class CaptionedRequest(SpeechRequest):
 
     model_config = ConfigDict(title="CaptionedRequest")
 
-    response_format: AudioFormat = Field("mp3", description="As for /v1/audio/speech.")
+    response_format: SoundFormatName = Field("mp3", description="As for /v1/audio/speech.")
     stream: bool | None = Field(True, description="Whether a line is sent for each part.")
     stream_format: Literal["audio"] = Field("audio", description="Does nothing.")
     return_timestamps: bool = Field(True, description="Whether words have their times.")

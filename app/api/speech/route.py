@@ -20,6 +20,7 @@ from starlette.responses import StreamingResponse
 
 from app.api.errors import CLIENT_CLOSED
 from app.api.gate.admission import client_of
+from app.api.lenient import utf8
 from app.api.reports.recent import Failure, RecentSpeeches, SpeechReport
 from app.api.reports.writer import ReportWriter, TableForm, report_pieces, token_pieces
 from app.api.requests import (
@@ -387,7 +388,7 @@ def _read(body: bytes, kind: str, count: int) -> list[np.ndarray[Any, Any]]:
             return [tensors[str(number)] for number in range(count)]
         if kind != "application/json":
             raise HTTPException(415, f"send JSON or {SAFETENSORS}")
-        sent = from_json(body)
+        sent = from_json(utf8(body))
         if not isinstance(sent, dict) or set(sent) != {"utterances"}:
             raise InvalidRequest("send an object with `utterances`", param="utterances")
         _check_count(len(sent["utterances"]), count)

@@ -37,7 +37,7 @@ CODES = '"response_format": "codes"'
 SPEECH_FIELDS: list[tuple[Any, ...]] = [
     ('"model": "bark"', 404, "model", "model_not_found"),
     ('"model": "tts-2-2026-01-01"', 404, "model", "model_not_found"),
-    ('"temperature": "0.5"', 422, "temperature", "float_type"),
+    ('"temperature": "warm"', 422, "temperature", "float_type"),
     ('"temperature": NaN', 422, "temperature", "finite_number"),
     ('"temperature": 1e999', 422, "temperature", "finite_number"),
     ('"top_k": true', 422, "top_k", "int_type"),
