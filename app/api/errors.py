@@ -15,6 +15,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse, Response
 
+from app.api import paths
 from app.api.schemas import ErrorBody, ErrorDetail, SpeechRequest
 from app.engine.errors import (
     DeadlineExceeded,
@@ -202,11 +203,20 @@ async def _client_left(_: Request, error: Exception) -> Response:
 
 async def _http_error(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)
+    status, headers = error.status_code, error.headers
     message = str(error.detail)
-    if error.status_code in {404, 405}:
-        message = f"{request.method} {_shown(request.url.path)}: {message.lower()}"
-    code = _CODES.get(error.status_code)
-    return error_response(error.status_code, message, code=code, headers=error.headers)
+    if status in {404, 405}:
+        path, routes = request.url.path, request.app.routes
+        if status == 405 and path in paths.ELSEWHERE:  # another path has a parameter in its place
+            status, headers, message = 404, None, "not found"
+        message = f"{request.method} {_shown(path)}: {message.lower()}"
+        if status == 405:
+            methods = ", ".join(paths.allowed(routes, path))
+            headers = {"Allow": methods}
+            message += f"; it has {methods}"
+        elif better := paths.hint(routes, path):
+            message += f"; {better}"
+    return error_response(status, message, code=_CODES.get(status), headers=headers)
 
 
 def _field(problem: Mapping[str, Any]) -> str:

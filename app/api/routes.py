@@ -6,7 +6,7 @@ They never block.
 import asyncio
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Path, Request, Response
+from fastapi import APIRouter, HTTPException, Path, Request, Response
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 from pydantic import BaseModel, Field
@@ -52,6 +52,8 @@ async def list_audio_models(engine: EngineDep, settings: SettingsDep) -> AudioMo
 )
 async def get_model(name: ModelName, engine: EngineDep, settings: SettingsDep) -> ModelItem:
     """Describe a model."""
+    if not name:  # the slash behind the path of the list
+        raise HTTPException(404, "Not Found")
     return model_item(name, *_model(engine, settings))
 
 

@@ -11,6 +11,7 @@ from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from starlette.websockets import WebSocket
 
+from app.api import paths
 from app.api.errors import (
     error_detail,
     error_response,
@@ -315,9 +316,10 @@ async def live_speech(websocket: WebSocket) -> None:
     await serve_session(websocket, ValleSession, PROTOCOL if offered else None)
 
 
-@unknown_router.websocket("/{path:path}")
+@unknown_router.websocket(paths.EVERY_PATH)
 async def unknown_socket(websocket: WebSocket) -> None:
     """Refuse a WebSocket of a path that there is not; otherwise the client would be told 403."""
-    path = websocket.url.path[:_SHOWN_CHARS]
-    message = f"WebSocket {path}: not found"
+    path = websocket.url.path
+    better = paths.hint(websocket.app.routes, path, "websocket")
+    message = f"WebSocket {path[:_SHOWN_CHARS]}: not found{better and f'; {better}'}"
     await websocket.send_denial_response(error_response(404, message, code="not_found"))
