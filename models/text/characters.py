@@ -25,6 +25,11 @@ _FOLDS: Final = str.maketrans({
 _FOLDED: Final = re.compile(f"[{''.join(map(chr, _FOLDS))}]")
 _NOT_ASCII: Final = re.compile(r"[^\x00-\x7f]")
 _DIGIT_LIKE: Final = "²³°"  # NFKC would turn these into digits
+# What NFKC may join to the character before it: accents, and the later parts of a Korean syllable.
+_COMPOSED: Final = (
+    "\u0300-\u036f\u1160-\u11ff\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\u3099\u309a\ufe20-\ufe2f"
+    "\uff9e-\uffdc"
+)
 _GREEK_LETTER: Final = re.compile(r"(?<![\u0370-\u03ff])[\u0391-\u03c9](?![\u0370-\u03ff])")
 _MOST_NAMED: Final = 5
 
@@ -65,8 +70,7 @@ def cleaned(
     if text.text.isascii():
         return text
     text = _folded(text.sub(_NOT_ASCII, lambda match: _expanded(match[0])))
-    # NFKC composes nothing with a space before it, so words may be normalised one by one.
-    compatible = re.compile(rf"[^{_DIGIT_LIKE}{intact} ]+")
+    compatible = re.compile(rf"[^{_DIGIT_LIKE}{intact} ][{_COMPOSED}]{{0,30}}")
     text = _folded(text.sub(compatible, lambda match: unicodedata.normalize("NFKC", match[0])))
     text = text.sub(_NOT_ASCII, lambda match: _kept(match[0]))
     alone = {match.start() for match in _GREEK_LETTER.finditer(text.text)}

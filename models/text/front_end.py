@@ -62,16 +62,16 @@ class FrontEnd:
                         f"the text has over {written} characters once numbers and signs are written"
                         f" out; at most {MOST_WRITTEN * max_chars} are spoken"
                     )
-                spoken = [
-                    replace(one, voice=stretch.voice, rate=stretch.rate)
-                    for one in split(
-                        words,
-                        inline,
-                        speak=reader.phonemize,
-                        max_phonemes=self._max_phonemes,
-                        joint="," if reader.closes and "," in symbols else "",
-                    )
-                ]
+                spoken: list[Utterance] = []
+                for one in split(
+                    words,
+                    inline,
+                    speak=reader.phonemize,
+                    max_phonemes=self._max_phonemes,
+                    joint="," if reader.closes and "," in symbols else "",
+                ):
+                    spoken.append(replace(one, voice=stretch.voice, rate=stretch.rate))
+                    yield None
                 if spoken and stretch.goes_on and words.text.rstrip()[-1:] not in {*_ENDS}:
                     spoken[-1] = replace(spoken[-1], pause_after_s=0.0)  # in mid-sentence
                 utterances += spoken

@@ -4,8 +4,9 @@
 
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import takewhile
 from typing import Final, NamedTuple
 
@@ -16,8 +17,23 @@ _WRITTEN: Final = re.compile(
 )
 _SPOKEN: Final = re.compile(rf"(?:[^\s.{_BREAKS}]|\.(?!\.))+[{_BREAKS}.]*")
 _EMPHASIS: Final = frozenset("*_`~#|")
+_LONG_CHARS: Final = 200  # a longer word is spoken in several utterances, each with its part
+_NEAR_CHARS: Final = 64  # how far on in a long word the next spoken one is looked for
 
 Span = tuple[int, int]
+
+
+class Source:
+    """A text as it was written; of many parts of it, the words are found once."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    @cached_property
+    def words(self) -> tuple[list[int], list[int]]:
+        """Where the written words begin, and where they end."""
+        found = [match.span() for match in _WRITTEN.finditer(self.text)]
+        return [begin for begin, _ in found], [end for _, end in found]
 
 
 class WrittenWord(NamedTuple):
@@ -32,7 +48,7 @@ class Rewritten:
     """A text and its source."""
 
     text: str  # as rewritten so far
-    source: str  # as written
+    source: Source  # as written
     # for each character of `text` the part of `source` that it stands for, from one index to before
     # another
     spans: Sequence[Span]
@@ -42,7 +58,7 @@ class Rewritten:
     @classmethod
     def of(cls, text: str) -> "Rewritten":
         """Return a text as it was written."""
-        return cls(text, text, [(at, at + 1) for at in range(len(text))])
+        return cls(text, Source(text), [(at, at + 1) for at in range(len(text))])
 
     def __getitem__(self, part: slice) -> "Rewritten":
         """Return a part of the text; the source stays whole."""
@@ -78,8 +94,8 @@ class Rewritten:
 
     def without_layout(self) -> "Rewritten":
         """Return the same; what of the source the text has lost is layout."""
-        kept = {at for begin, end in self.spans for at in range(begin, end)}
-        return replace(self, hidden=frozenset(range(len(self.source))) - kept)
+        kept = {at for begin, end in _merged(self.spans) for at in range(begin, end)}
+        return replace(self, hidden=frozenset(range(len(self.source.text))) - kept)
 
     def words(self) -> list[WrittenWord]:
         """Return the written words of the text, each with what is spoken for it.
@@ -87,13 +103,12 @@ class Rewritten:
         A number that is spoken in several words is one, and so are words that are spoken as one.
         Signs between two words belong to the one before.
         """
-        written = [match.span() for match in _WRITTEN.finditer(self.source)]
-        begins, ends = [begin for begin, _ in written], [end for _, end in written]
+        begins, ends = self.source.words
         spoken = self._spoken()
         groups: list[list[int]] = []  # begin and end in the text, first and last written word
         for token in _SPOKEN.finditer(self.text):
             begin, end = self._union(*token.span())
-            first = min(bisect_right(ends, begin), len(written) - 1)
+            first = min(bisect_right(ends, begin), len(begins) - 1)
             last = max(first, bisect_left(begins, end) - 1)
             silent = not any(one.isalnum() or "\ue000" <= one <= "\uf8ff" for one in token[0])
             if groups and (first <= groups[-1][3] or silent):
@@ -105,25 +120,29 @@ class Rewritten:
         for number, (begin, end, first, last) in enumerate(groups):
             upto = groups[number + 1][2] - 1 if number + 1 < len(groups) else last
             # Of a written word that is spoken in two sentences, each has its part.
-            since = max(written[first][0], least) if not number else written[first][0]
-            until = written[max(last, upto)][1]
+            since = max(begins[first], least) if not number else begins[first]
+            until = ends[max(last, upto)]
             until = min(until, most) if number + 1 == len(groups) else until
             shown = self._shown(since, until, spoken)
             words.append(WrittenWord(shown or self.text[begin:end], self.text[begin:end]))
         return words
 
-    def _spoken(self) -> set[int]:
-        """Return the indices of the source that more than white space stands for."""
+    def _spoken(self) -> list[Span]:
+        """Return the parts of the source that more than white space stands for, in order."""
         pairs = zip(self.text, self.spans, strict=True)
-        return {at for one, span in pairs if not one.isspace() for at in range(*span)}
+        return _merged(span for one, span in pairs if not one.isspace())
 
-    def _shown(self, begin: int, end: int, spoken: Container[int]) -> str:
+    def _shown(self, begin: int, end: int, spoken: Sequence[Span]) -> str:
         """Return a part of the source without its layout."""
-        kept = (
-            self.source[at]
-            for at in range(begin, end)
-            if at not in self.hidden and (at in spoken or self.source[at] not in _EMPHASIS)
-        )
+        source = self.source.text
+        kept: list[str] = []
+        number = max(0, bisect_right(spoken, (begin, len(source))) - 1)
+        for at in range(begin, end):
+            while number < len(spoken) and spoken[number][1] <= at:
+                number += 1
+            said = number < len(spoken) and spoken[number][0] <= at
+            if at not in self.hidden and (said or source[at] not in _EMPHASIS):
+                kept.append(source[at])
         return " ".join("".join(kept).split())
 
     def _union(self, begin: int, end: int) -> Span:
@@ -146,11 +165,57 @@ class Rewritten:
         head = _same_words(old, new)
         tail = _same_words(old[head:][::-1], new[head:][::-1])
         middle = self._union(begin + head, end - tail)
-        changed = len(new) - head - tail
-        return spans[:head] + [middle] * changed + spans[len(old) - tail :]
+        changed = new[head : len(new) - tail]
+        inner = [middle] * len(changed)
+        if len(old) - head - tail > _LONG_CHARS:
+            inner = _parts(old[head : len(old) - tail], spans[head : len(old) - tail], changed)
+        return spans[:head] + inner + spans[len(old) - tail :]
 
 
 def _same_words(one: str, other: str) -> int:
     """Return up to where two texts begin with the same words, the space after them included."""
     same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
     return same - len(re.split(r"\s", one[:same])[-1])
+
+
+def _parts(old: str, spans: Sequence[Span], new: str) -> list[Span]:
+    """Return the spans of what replaces a long word: each of its words stands for its own part."""
+    # Words that are in the old text as they are, close behind each other, are found there; what is
+    # between two of them, such as the digits of a number, is divided evenly.
+    words = [match.span() for match in re.finditer(r"\S+\s*", new)]
+    borders = [0] * len(words)
+    since = 0  # the first word that has no place yet
+    at = 0
+    for number, (begin, end) in enumerate([*words, (len(new), len(new))]):
+        word = new[begin:end].strip()
+        place = old.find(word, at, at + len(word) + _NEAR_CHARS) if word else len(old)
+        if place < 0 or (place - at < number - since and word):
+            continue
+        for one in range(since, number):
+            borders[one] = at + (place - at) * (one - since) // (number - since)
+        if word:
+            borders[number] = place
+            since = number + 1
+            at = place + len(word)
+    found: list[Span] = [spans[0]] * words[0][0] if words else [spans[0]] * len(new)
+    for number, (begin, end) in enumerate(words):
+        first = borders[number]
+        last = borders[number + 1] if number + 1 < len(words) else len(old)
+        last = max(last, first + 1)
+        first = min(first, len(old) - 1)
+        found += [(spans[first][0], spans[min(last, len(old)) - 1][1])] * (end - begin)
+    return found
+
+
+def _merged(spans: Iterable[Span]) -> list[Span]:
+    """Return parts of a text in order, without overlaps."""
+    merged: list[Span] = []
+    before: Span | None = None
+    for span in sorted(set(spans)):
+        if before is not None and span[0] <= before[1]:
+            before = before[0], max(before[1], span[1])
+            merged[-1] = before
+        else:
+            before = span
+            merged.append(span)
+    return merged

@@ -76,19 +76,17 @@ def split(
     speak: Speak = phonemize,
     max_phonemes: int = 250,
     joint: str = "",
-) -> list[Utterance]:
-    """Split normalised words and punctuation into utterances of at most `max_phonemes` symbols.
+) -> Iterator[Utterance]:
+    """Yield normalised words and punctuation as utterances of at most `max_phonemes` symbols.
 
     Parts without letters are dropped. ``joint`` follows the phonemes where a sentence is cut
     between two words.
     """
     inline = inline or Inline({})
-    return [
-        utterance
-        for sentence in _sentences(text)
-        for utterance in _fitting(sentence, inline, speak, max_phonemes, joint)
-        if any(symbol.isalpha() for symbol in utterance.phonemes)
-    ]
+    for sentence in _sentences(text):
+        for utterance in _fitting(sentence, inline, speak, max_phonemes, joint):
+            if any(symbol.isalpha() for symbol in utterance.phonemes):
+                yield utterance
 
 
 def _sentences(text: Rewritten) -> Iterator[Rewritten]:
@@ -122,8 +120,12 @@ def _fitting(
             yield Utterance(inline.write(text.text), phonemes[:most], words=words)
             return
     end, start, pause_after_s = _halving(text)
-    *first, last = _fitting(text[:end].strip(), inline, speak, most, joint)
-    yield from first
+    last: Utterance | None = None
+    for one in _fitting(text[:end].strip(), inline, speak, most, joint):
+        if last is not None:
+            yield last
+        last = one
+    assert last is not None
     phonemes = last.phonemes
     if pause_after_s == 0.0 and len(phonemes) + len(joint) <= most:
         phonemes += joint
