@@ -9,7 +9,7 @@ _TAG_END: Final = re.compile(r"\n[ \t]*+>[ \t]|[<>@]")  # the first alternative 
 _THING: Final = re.compile(
     rf"{PAUSE}\s*+|{VOICE}|{RATE}"
     r"|(?P<tag></?[A-Za-z])"
-    rf"|(?:(?<!\S)|(?<=s\])|(?<=>))[:;=8][-o']?[()DPp/|\[\]](?=\s|$|<|{PAUSE})"  # :-)
+    rf"|(?:(?<!\S)|(?<=s\])|(?<=>))(?:[:;=][-o']?|8[-o'])[()DPp/|\[\]](?=\s|$|<|{PAUSE})"  # :-)
     r"|\[[^\[\]\n\w]++\]\((?:https?:|/|#)[^()\s]*+\)"  # a link without words
     r"|(?P<word>[^\W_])",
     re.IGNORECASE,

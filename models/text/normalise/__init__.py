@@ -6,11 +6,12 @@ characters of the Private Use Area (inline phonemes).
 
 from typing import Final
 
-from models.text.normalise import abbreviations, addresses, dates, quantities, symbols
+from models.text.normalise import abbreviations, addresses, dates, notations, quantities, symbols
 from models.text.source import Rewritten
 
 _RULES: Final = (
     *addresses.RULES,
+    *notations.RULES,
     *dates.RULES,
     *quantities.SPECIFIC,
     *abbreviations.RULES,

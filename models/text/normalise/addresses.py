@@ -42,6 +42,17 @@ RULES: Final = (
     rule(r"\b(?:https?|ftp)://(?P<address>[^\s<>\ue000-\uf8ff]+)", _address, re.IGNORECASE),
     rule(r"\b(?P<address>www\.[^\s<>\ue000-\uf8ff]+)", _address, re.IGNORECASE),
     rule(rf"{_FIRST}(?P<address>{_DOMAIN}(?:[/:][^\s<>\ue000-\uf8ff]*)?)", _address),
+    # The musical sharp, and languages named after it: C#, F#m7
+    rule(
+        r"(?<![\w#/.])([A-GJa-g])#(?=(?:m|maj|min|dim|sus|aug)?\d{0,2}(?!\w))",
+        lambda match: f"{say.letters(match[1])} sharp ",
+    ),
+    rule(r"(?<= sharp )m(?=\d|\b(?!'))", "minor "),
+    rule(
+        r"(?<!\w)#((?=\d*[A-F])[A-F\d]{6}|(?=\d*[a-f])(?=[a-f]*\d)[a-f\d]{6}"
+        r"|(?=\d*[A-F])[A-F\d]{3})(?!\w)",
+        lambda match: f"hash {say.characters(match[1])}",  # a colour
+    ),
     rule(r"\s?#(?=\d)", " number "),
     rule(r"(?<![\w&])([@#])([^\W\d]\w*)", _handle),
 )

@@ -34,6 +34,58 @@ def _date(match: Match) -> str:
     return say.date(str(day), month, year)
 
 
+def _day_first(match: Match) -> str:
+    """Expand a numeric date with full stops: day first, as where dates are written so."""
+    day, month = int(match["day"]), int(match["month"])
+    if month > 12:
+        month, day = day, month
+    if not (1 <= month <= 12 and 1 <= day <= 31):
+        return match[0]
+    return say.date(str(day), month, match["year"])
+
+
+def _iso_time(match: Match) -> str:
+    """Expand a timestamp of ISO 8601; its zone is UTC or an offset from it."""
+    month, day = int(match["month"]), int(match["day"])
+    if not (1 <= month <= 12 and 1 <= day <= 31):
+        return match[0]
+    time = say.clock(match["hour"], match["minute"], (match["second"] or "").replace(",", "."))
+    spoken = f"{say.date(str(day), month, match['year'])}, {time}"
+    if not (zone := match["zone"]):
+        return spoken
+    spoken += f" {say.letters('UTC')}"
+    if zone in "Zz" or not int(match["off_hour"] or 0) + int(match["off_minute"] or 0):
+        return spoken
+    offset = say.cardinal(str(int(match["off_hour"])))
+    if int(match["off_minute"] or 0):
+        offset += f" {say.cardinal(match['off_minute'])}"
+    return f"{spoken} {'plus' if zone[0] == '+' else 'minus'} {offset}"
+
+
+def _year_month(match: Match) -> str:
+    """Tell the month "2026-06" from the years "2008-09"."""
+    if int(match["month"]) > int(match["year"][2:]):
+        return match[0]
+    return f"{MONTHS[int(match['month']) - 1]} {say.year(match['year'])}"
+
+
+def _named_day(match: Match) -> str:
+    year = match["year"]
+    if len(year) == 2:
+        year = f"{20 if int(year) < 50 else 19}{year}"
+    return say.date(match["day"], _month(match), year)
+
+
+def _elapsed(match: Match) -> str:
+    """Expand "2h 30m" and "5m 30s"."""
+    units = {"h": "hour", "m": "minute", "s": "second"}
+    spoken = []
+    for number, unit in _DURATION.findall(match[0]):
+        name = units[unit[0]]
+        spoken.append(f"{say.cardinal(number)} {name if number == '1' else name + 's'}")
+    return " ".join(spoken)
+
+
 def _month_day(match: Match) -> str:
     last = f" to {say.ordinal(match['last'])}" if match["last"] else ""
     year = f", {say.year(match['year'])}" if match["year"] else ""
@@ -53,8 +105,16 @@ def _month_year(match: Match) -> str:
 def _clock(match: Match) -> str:
     named = match.groupdict()
     half = (named.get("half") or "").lower()
-    spoken = say.clock(match["hour"], match["minute"] or "00", match["second"] or "", half)
+    second = (match["second"] or "").replace(",", ".")
+    spoken = say.clock(match["hour"], match["minute"] or "00", second, half)
     return spoken + full_stop(match)
+
+
+def _lap(match: Match) -> str:
+    seconds = say.decimal(match[2])
+    if match[2].startswith("0"):
+        seconds = seconds.replace("zero", "oh", 1)
+    return f"{say.cardinal(str(int(match[1])))} {seconds}"
 
 
 def _two_digits(year: str) -> str:
@@ -68,16 +128,37 @@ def _years(match: Match) -> str:
 
 _HALF: Final = r"\s?(?P<half>[ap])(?:\.\s?m\.|\.?m\b)"
 _CLOCK: Final = r"(?<![\w:.,])(?P<hour>[01]?\d|2[0-3])"
-_MINUTE: Final = r":(?P<minute>[0-5]\d)(?::(?P<second>[0-5]\d))?"
+_MINUTE: Final = r":(?P<minute>[0-5]\d)(?::(?P<second>[0-5]\d(?:[.,]\d{1,9}(?!\d))?))?"
+_DURATION: Final = re.compile(r"(\d+)\s?(h(?:rs?)?|m(?:ins?)?|s(?:ecs?)?)")
 
 RULES: Final = (
     rule(
-        rf"{ALONE}(?P<year>\d{{4}})-(?P<month>\d\d)-(?P<day>\d\d)(?:T(?=\d\d:))?(?![\w-])",
+        rf"{ALONE}(?P<year>\d{{4}})(?P<dash>-?)(?P<month>\d\d)(?P=dash)(?P<day>\d\d)"
+        r"(?:[Tt]|(?<=-\d\d) )"
+        r"(?P<hour>[01]\d|2[0-4]):?(?P<minute>[0-5]\d)(?::?(?P<second>[0-6]\d(?:[.,]\d{1,9})?))?"
+        r"(?P<zone>\s?(?:[Zz]|(?:UTC|GMT)\b)"
+        r"|\s?[+-](?P<off_hour>0\d|1[0-4]):?(?P<off_minute>[0-5]\d)?)?"
+        r"(?![\w:]|[.,-]\d|\s?[ap]\.?m\b)",
+        _iso_time,
+    ),
+    rule(rf"{ALONE}(?P<year>\d{{4}})([-/])(?P<month>\d\d?)\2(?P<day>\d\d?)(?![\w/-]|\.\d)", _date),
+    rule(rf"{ALONE}(?P<year>[12]\d{{3}})\.(?P<month>\d\d)\.(?P<day>\d\d)(?![\w/-]|\.\d)", _date),
+    rule(rf"{ALONE}(?P<year>(?:19|20)\d\d)-(?P<month>0[1-9]|1[0-2])(?![\w-]|[.,]\d)", _year_month),
+    rule(
+        rf"{ALONE}(?P<month>\d\d?)([/-])(?P<day>\d\d?)\2(?P<year>[12]\d{{3}})(?![\w/-]|\.\d)",
         _date,
     ),
     rule(
-        rf"{ALONE}(?P<month>\d\d?)([/.-])(?P<day>\d\d?)\2(?P<year>[12]\d{{3}})(?![\w/-]|\.\d)",
-        _date,
+        rf"{ALONE}(?P<day>\d\d?)\.\s?(?P<month>\d\d?)\.\s?(?P<year>[12]\d{{3}})(?![\w/-]|\.\d)",
+        _day_first,
+    ),
+    rule(
+        rf"{ALONE}(?P<month>0?[1-9]|1[0-2])/(?P<year>(?:19|20)\d\d)(?![\w/-]|\.\d)",
+        lambda match: f"{MONTHS[int(match['month']) - 1]} {say.year(match['year'])}",
+    ),
+    rule(
+        rf"{ALONE}(?P<day>[12]\d|3[01]|0?[1-9])([-/]){_MONTH}\2(?P<year>(?:1\d|20)?\d\d)(?![\w-])",
+        _named_day,
     ),
     rule(rf"{ALONE}(?P<month>\d\d?)/(?P<day>\d\d?)/(?P<year>\d\d)(?![\w/-]|\.\d)", _date),
     rule(
@@ -94,8 +175,17 @@ RULES: Final = (
     rule(rf"(?<=\d)\s?{_DASH}\s?(?=\d\d?:\d\d|\d\d?\s?[ap]\.?m\b)", " to ", re.IGNORECASE),
     rule(rf"(?<=[ap]m)\s?{_DASH}\s?(?=\d\d?:\d\d|\d\d?\s?[ap]\.?m\b)", " to ", re.IGNORECASE),
     rule(rf"(?<=:\d\d){_DASH}(?=\d\d?\b)", " to "),
+    rule(
+        rf"{ALONE}\d{{1,4}}\s?h(?:rs?)?\s?\d{{1,2}}\s?m(?:ins?)?(?:\s?\d{{1,2}}\s?s(?:ecs?)?)?\b",
+        _elapsed,
+    ),
+    rule(rf"{ALONE}\d{{1,4}}\s?m(?:ins?)?\s?\d{{1,2}}\s?s(?:ecs?)?\b", _elapsed),
     rule(rf"{_CLOCK}(?:{_MINUTE})?{_HALF}", _clock, re.IGNORECASE),
-    rule(rf"{_CLOCK}{_MINUTE}(?![\d:])", _clock),
+    rule(rf"{_CLOCK}{_MINUTE}(?![\d:]|\.\d)", _clock),
+    rule(  # of a race: 2:03.5
+        r"(?<![\w:.,])(\d{1,2}):([0-5]\d\.\d{1,3})(?![\d:])",
+        _lap,
+    ),
     rule(r"(?<!\w)'?(1[1-9]\d0|20\d0)'?s\b", lambda match: say.decade(match[1])),
     rule(r"(?<!\w)'?([2-9]0)'?s\b", lambda match: say.decade(match[1])),
     rule(r"(?<!\w)'(\d\d)\b(?!'|\")", lambda match: _two_digits(match[1])),

@@ -41,6 +41,11 @@ def digits(number: str) -> str:
     return " ".join(_spelled(int(digit)) for digit in number if digit.isdecimal())
 
 
+def characters(code: str) -> str:
+    """Return "1F" as "one F"."""
+    return " ".join(digits(one) if one.isdecimal() else letters(one) for one in code)
+
+
 def year(number: str) -> str:
     """Return "1984" as "nineteen eighty-four"."""
     return _spelled(int(number), to="year")
@@ -63,22 +68,25 @@ def clock(hour: str, minute: str, second: str = "", half: str = "") -> str:
     spoken = cardinal(str(int(hour)))
     if int(minute):
         spoken += f" oh {cardinal(minute[1])}" if minute.startswith("0") else f" {cardinal(minute)}"
-    elif not half and not second:
+    elif not half and not float(second or 0):
         spoken += " o'clock" if 0 < int(hour) <= 12 else " hundred hours"
-    if second:
-        unit = "second" if int(second) == 1 else "seconds"
-        spoken += f" and {cardinal(str(int(second)))} {unit}"
+    if float(second or 0):
+        unit = "second" if float(second) == 1 else "seconds"
+        spoken += f" and {decimal(second.lstrip('0') if second[0] == '0' else second)} {unit}"
     return f"{spoken} {letters(half + 'm')}" if half else spoken
 
 
-def fraction(numerator: str, denominator: str) -> str:
-    """Return "3/4" as "three quarters", and uncommon fractions as "three over forty"."""
+def fraction(numerator: str, denominator: str, *, part: bool = False) -> str:
+    """Return "3/4" as "three quarters", and uncommon fractions as "three over forty".
+
+    ``part``: it was written as one, "7/10ths", so it is no mark.
+    """
     bottom = int(denominator)
     if numerator == denominator and bottom > 10:  # fifty fifty
         return f"{cardinal(numerator)} {cardinal(numerator)}"
-    if bottom in {10, 100} and int(numerator) > 1:  # marks, more often than parts
+    if not part and bottom in {10, 100} and int(numerator) > 1:  # marks, more often than parts
         return f"{cardinal(numerator)} out of {cardinal(denominator)}"
-    if not 2 <= bottom <= 20 and bottom not in {100, 1000}:
+    if bottom < 2 or (not part and bottom > 20 and bottom not in {100, 1000}):
         return f"{cardinal(numerator)} over {cardinal(denominator)}"
     name = {2: "half", 4: "quarter"}.get(bottom) or ordinal(denominator)
     if int(numerator) != 1:

@@ -22,8 +22,22 @@ class Rule(NamedTuple):
 
 
 def rule(pattern: str, spoken: str | Callable[[Match], str], flags: int = 0) -> Rule:
-    """Return a rule for an uncompiled pattern."""
-    return Rule(re.compile(pattern, flags), spoken)
+    """Return a rule for an uncompiled pattern; what a function says is apart from words beside."""
+    return Rule(re.compile(pattern, flags), spoken if isinstance(spoken, str) else _apart(spoken))
+
+
+def _apart(spoken: Callable[[Match], str]) -> Callable[[Match], str]:
+    def said(match: Match) -> str:
+        words = spoken(match)
+        if words == match[0]:
+            return words
+        before = match.string[match.start() - 1 : match.start()] if match.start() else ""
+        after = match.string[match.end() : match.end() + 1]
+        first = " " if before.isalnum() and words[:1].isalpha() else ""
+        last = " " if after.isalnum() and words[-1:].isalpha() else ""
+        return f"{first}{words}{last}"
+
+    return said
 
 
 def any_of(words: Iterable[str]) -> str:

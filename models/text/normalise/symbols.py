@@ -21,7 +21,7 @@ LAYOUT: Final = (
     rule(r"^[ \t]*(\d{1,3})[.)][ \t]+(?=[\"'(]*[^\W\d]|[\ue000-\uf8ff])", r"\n\1, ", re.MULTILINE),
     rule(r"^[ \t]*>[ \t]+", "", re.MULTILINE),
     rule(r"</?[A-Za-z][^<>@]*>", " "),
-    rule(r"(?<!\S)[:;=8][-o']?[()DPp/|\[\]](?!\S)", " "),  # :-)
+    rule(r"(?<!\S)(?:[:;=][-o']?|8[-o'])[()DPp/|\[\]](?!\S)", " "),  # :-)
     rule(r"!?\[([^\[\]\n]+)\]\((?:https?:|/|#)[^()\s]*\)", r"\1"),  # links keep their text
 )
 

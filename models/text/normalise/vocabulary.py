@@ -93,7 +93,23 @@ _CURRENCIES: Final = {
     "¥ JPY": ("yen", "yen", "sen", "sen"),
     "CNY": ("yuan", "yuan", "fen", "fen"),
     "CHF": ("Swiss franc", "Swiss francs", "rappen", "rappen"),
-    "₹ INR": ("rupee", "rupees", "paisa", "paise"),
+    "₹ INR Rs. Rs": ("rupee", "rupees", "paisa", "paise"),
+    "NZ$ NZD": ("New Zealand dollar", "New Zealand dollars", "cent", "cents"),
+    "HK$ HKD": ("Hong Kong dollar", "Hong Kong dollars", "cent", "cents"),
+    "S$ SGD": ("Singapore dollar", "Singapore dollars", "cent", "cents"),
+    "R$ BRL": ("real", "reais", "centavo", "centavos"),
+    "MX$ MXN": ("Mexican peso", "Mexican pesos", "centavo", "centavos"),
+    "SEK": ("Swedish krona", "Swedish kronor", "ore", "ore"),
+    "NOK": ("Norwegian krone", "Norwegian kroner", "ore", "ore"),
+    "DKK": ("Danish krone", "Danish kroner", "ore", "ore"),
+    "PLN zł": ("zloty", "zlotys", "grosz", "groszy"),
+    "₪ ILS": ("shekel", "shekels", "agora", "agorot"),
+    "₺ TRY": ("lira", "lira", "kurus", "kurus"),
+    "₱ PHP": ("peso", "pesos", "centavo", "centavos"),
+    "₦ NGN": ("naira", "naira", "kobo", "kobo"),
+    "₫ VND": ("dong", "dong", "xu", "xu"),
+    "฿ THB": ("baht", "baht", "satang", "satang"),
+    "₴ UAH": ("hryvnia", "hryvnias", "kopiyka", "kopiyky"),
     "₽": ("ruble", "rubles", "kopek", "kopeks"),
     "₩": ("won", "won", "jeon", "jeon"),
     "₿": ("bitcoin", "bitcoins", "satoshi", "satoshis"),
@@ -104,7 +120,7 @@ MAGNITUDES: Final = {
     "k": "thousand", "K": "thousand", "thousand": "thousand", "m": "million", "M": "million",
     "mn": "million", "mm": "million", "million": "million", "bn": "billion", "B": "billion",
     "b": "billion", "billion": "billion", "tn": "trillion", "T": "trillion", "trn": "trillion",
-    "trillion": "trillion",
+    "trillion": "trillion", "lakh": "lakh", "crore": "crore",
 }  # fmt: skip
 
 UNITS: Final = {
@@ -164,7 +180,8 @@ SYMBOLS: Final = {
     "≠": "is not equal to", "≤": "is at most", "≥": "is at least", "√": "square root of",
     "∞": "infinity", "°": "degrees", "©": "copyright", "§": "section", "¶": "paragraph",
     "$": "dollar", "€": "euro", "£": "pound", "¥": "yen", "₹": "rupee", "₽": "ruble",
-    "₩": "won", "₿": "bitcoin", "¢": "cent", "→": "to", "/": "slash", "\\": "backslash",
+    "₩": "won", "₿": "bitcoin", "¢": "cent", "→": "to", "⇒": "to", "/": "slash", "\\": "backslash",
+    "♯": "sharp", "♭": "flat",
 }  # fmt: skip
 
 # Followed by a roman numeral, these are persons: "Henry VIII" is "Henry the eighth".
