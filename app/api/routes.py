@@ -33,10 +33,52 @@ ModelName = Annotated[str, Path(alias="id", description="A model's id.")]
 list_router = APIRouter(tags=["speech"])
 
 
+class TheirLanguage(BaseModel):
+    """A language of a model, in ElevenLabs' shape."""
+
+    language_id: str
+    name: str
+
+
+class ElevenLabsModel(BaseModel):
+    """A model, in ElevenLabs' shape."""
+
+    model_id: str = Field(description="What `model_id` takes.")
+    name: str
+    description: str = ""
+    can_do_text_to_speech: bool = True
+    can_do_voice_conversion: bool = False
+    can_be_finetuned: bool = False
+    can_use_style: bool = False
+    can_use_speaker_boost: bool = False
+    serves_pro_voices: bool = False
+    requires_alpha_access: bool = False
+    token_cost_factor: float = 0.0
+    maximum_text_length_per_request: int
+    languages: list[TheirLanguage]
+
+
 @list_router.get("/v1/models", responses=NOT_READY)
-async def list_models(engine: EngineDep, settings: SettingsDep) -> ModelList:
-    """List the loaded model under its own name, OpenAI's and the operator's."""
-    return ModelList(data=model_items(*_model(engine, settings)))
+async def list_models(
+    request: Request, engine: EngineDep, settings: SettingsDep
+) -> ModelList | list[ElevenLabsModel]:
+    """List the loaded model under its own name, OpenAI's and the operator's.
+
+    With ElevenLabs' header `xi-api-key` it is their list: of its own name and the operator's.
+    """
+    if "xi-api-key" not in request.headers:
+        return ModelList(data=model_items(*_model(engine, settings)))
+    loaded, names = _model(engine, settings)
+    languages = [TheirLanguage(language_id=one, name=one) for one in engine.info.languages]
+    return [
+        ElevenLabsModel(
+            model_id=name,
+            name=name,
+            maximum_text_length_per_request=settings.max_text_chars,
+            languages=languages,
+        )
+        for name in dict.fromkeys((loaded, *names))
+    ]
 
 
 @list_router.get("/v1/audio/models", responses=NOT_READY)

@@ -82,6 +82,7 @@ class LiveSession(ABC, Generic[M]):
         """Begin a speech, whose work is counted until it has ended, under a name of no open one."""
         services = self._services
         services.engine.check_ready()
+        await check_voice(services, options.voice, self._owner)
         job = options.job_of("", messages.id, self._owner, self._client)
         job = replace(job, kept=await services.recent.take(options.continue_from, self._owner))
         await services.admission.count(self._client)
@@ -155,15 +156,23 @@ class WebSocketSession(LiveSession[str | bytes]):
         return await received(self._websocket)
 
 
+async def check_voice(services: Services, name: str | None, owner: str) -> None:
+    """Raise UnknownVoice unless an owner has a voice of a name; None is the default voice."""
+    if name is not None:
+        await asyncio.to_thread(services.engine.voices.find, name, owner)
+
+
 async def serve_session(
     websocket: WebSocket,
     session: Callable[[WebSocket, Services], LiveSession[Any]],
     subprotocol: str | None = None,
+    voice: str | None = None,
 ) -> None:
-    """Accept a WebSocket and serve it, or refuse it if there is no place."""
+    """Accept a WebSocket and serve it, or refuse it if there is no place or not the voice."""
     services = Services.of(websocket.app.state)
     try:
         place = services.place(client_of(websocket))
+        await check_voice(services, voice, websocket.state.owner)
     except SpeechError as error:
         await websocket.send_denial_response(speech_error_response(error))
         return

@@ -8,7 +8,7 @@ import json
 import re
 from base64 import b64encode
 from collections.abc import Sequence
-from typing import Annotated, Any, Final, get_args
+from typing import Annotated, Any, Final, Literal, get_args
 
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
@@ -24,7 +24,7 @@ from app.api.requests import (
     json_body,
     model_names,
 )
-from app.api.schemas import NOT_READY, SPEECH_OR_LINES, SpeechRequest
+from app.api.schemas import NOT_READY, SPEECH_OR_LINES, SpeechRequest, error_responses
 from app.api.shapes.words import TimedCharacter, TimedJson, timed_characters
 from app.api.speech.route import speak
 from app.api.voices import UPLOAD_RESPONSES, VoiceForm, add_voice
@@ -319,6 +319,37 @@ elevenlabs_voices_router = APIRouter(tags=["other shapes"])
 async def elevenlabs_voices(request: Request, engine: EngineDep) -> ElevenLabsVoices:
     """List the voices as ElevenLabs would."""
     return ElevenLabsVoices(voices=await _voices(request, engine))
+
+
+_NO_VOICE = error_responses(_404="No such voice of this key.")
+
+
+@elevenlabs_voices_router.get("/v1/voices/{voice_id}", responses=_NO_VOICE | NOT_READY)
+async def elevenlabs_voice(request: Request, voice: VoiceId, engine: EngineDep) -> ElevenLabsVoice:
+    """Describe a voice as ElevenLabs would, under any of its names."""
+    owner: str = request.state.owner
+    found = await asyncio.to_thread(engine.voices.find, voice, owner)
+    return _voice(found.name if voice.lower() == found.name else voice, found, owner)
+
+
+class TheirVoiceDeleted(BaseModel):
+    """A voice was deleted, in ElevenLabs' shape."""
+
+    status: Literal["ok"] = "ok"
+
+
+@elevenlabs_voices_router.delete(
+    "/v1/voices/{voice_id}",
+    responses=_NO_VOICE
+    | error_responses(_403="The voice does not belong to this key.")
+    | NOT_READY,
+)
+async def elevenlabs_delete_voice(
+    request: Request, voice: VoiceId, engine: EngineDep
+) -> TheirVoiceDeleted:
+    """Delete a voice that this key uploaded, as ElevenLabs would."""
+    await asyncio.to_thread(engine.voices.remove, voice, request.state.owner)
+    return TheirVoiceDeleted()
 
 
 @elevenlabs_voices_router.get("/v2/voices", responses=NOT_READY)

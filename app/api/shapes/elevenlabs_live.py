@@ -51,13 +51,13 @@ class TextMessage(BaseModel):
 @elevenlabs_live_router.websocket("/v1/text-to-speech/{voice_id}/stream-input")
 async def elevenlabs_live(websocket: WebSocket) -> None:
     """Speak a text while it is being written, as ElevenLabs would."""
-    await serve_session(websocket, ElevenLabsSession)
+    await serve_session(websocket, ElevenLabsSession, voice=websocket.path_params["voice_id"])
 
 
 @elevenlabs_live_router.websocket("/v1/text-to-speech/{voice_id}/multi-stream-input")
 async def elevenlabs_contexts(websocket: WebSocket) -> None:
     """Speak several texts at once while they are being written, as ElevenLabs would."""
-    await serve_session(websocket, ContextsSession)
+    await serve_session(websocket, ContextsSession, voice=websocket.path_params["voice_id"])
 
 
 @dataclass

@@ -7,6 +7,7 @@ is trusted. Events are read here, not by its package, whose sizes are what the p
 import asyncio
 import json
 import logging
+import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final, NamedTuple
@@ -34,6 +35,9 @@ _SILENCE_EVERY_S: Final = 1.0
 _SILENCE_S: Final = 0.2
 _LINGER_S: Final = 1.0
 _OPEN: Final = "text"
+_BEGINNINGS: Final = frozenset({"synthesize", "synthesize-start"})
+_SENTENCE_END: Final = re.compile(r"[^\W\d]{2}[.!?…]+[\"'\u201d\u2019)]*$")
+_TAIL_CHARS: Final = 16
 _US: Final = {"name": "valle-serve", "url": ""}
 
 
@@ -141,6 +145,8 @@ class WyomingSession(LiveSession[Event | InvalidRequest]):
         socket = LiveSocket(write, services.settings.stall_timeout_s)
         super().__init__(socket, services, client, "")
         self._reader = reader
+        self._streams = False  # whether the client sends a text in pieces
+        self._tail = ""  # of that text so far
 
     async def receive(self) -> Event | InvalidRequest | None:
         """Return the next event, or why it is none; None once the client has disconnected."""
@@ -168,6 +174,8 @@ class WyomingSession(LiveSession[Event | InvalidRequest]):
             await self.error(error)
             if _OPEN in self.speeches:
                 await self.cancel(_OPEN)
+            elif message.type in _BEGINNINGS:
+                await self.send("audio-stop", {"timestamp": 0})
 
     async def error(self, error: SpeechError) -> None:
         """Send an error."""
@@ -184,27 +192,39 @@ class WyomingSession(LiveSession[Event | InvalidRequest]):
         """Act on an event; others than these are ignored."""
         speech = self.speeches.get(_OPEN)
         listening = speech is not None and not speech.growing.ended
+        streams = self._streams
         match event.type:
             case "describe":
                 await self.send("info", await self._info())
+            case "ping":
+                await self.send("pong", {"text": event.data.get("text")})
             case "synthesize-start":
+                self._streams, self._tail = True, ""
                 if listening:
                     await self.cancel(_OPEN)
-                await self._begin(_wanted(event), streamed=True)
+                await self._begin(_wanted(event))
             case "synthesize-chunk" if speech is not None and listening:
-                await speech.append(_wanted(event).text)
-            case "synthesize-stop" if speech is not None and listening:
-                speech.growing.end()
+                await speech.append(self._spaced(_wanted(event).text))
             case "synthesize-stop":
-                await self.send("synthesize-stopped", {})
-            case "synthesize" if not listening:
+                self._streams = False
+                if speech is None or not listening:
+                    await self.send("synthesize-stopped", {})
+                else:
+                    speech.growing.end()
+            case "synthesize" if not streams and not listening:
                 # Within a streamed text it repeats that for servers that do not stream.
                 wanted = _wanted(event)
-                speech = await self._begin(wanted, streamed=False)
+                speech = await self._begin(wanted)
                 await speech.append(wanted.text)
                 speech.growing.end()
 
-    async def _begin(self, wanted: _Wanted, *, streamed: bool) -> LiveSpeech:
+    def _spaced(self, text: str) -> str:
+        """Return a piece of a text, after a space where a sentence ended without one."""
+        apart = _SENTENCE_END.search(self._tail) and text[:1].isupper()
+        self._tail = (self._tail + text)[-_TAIL_CHARS:]
+        return f" {text}" if apart else text
+
+    async def _begin(self, wanted: _Wanted) -> LiveSpeech:
         """Begin a text, after the one that is being spoken."""
         if _OPEN in self.speeches:
             await self.speeches[_OPEN].speaking
@@ -214,7 +234,8 @@ class WyomingSession(LiveSession[Event | InvalidRequest]):
             voice=voice.name, language=voice.language, sample_rate=wanted.sample_rate
         )
         rate_hz = wanted.sample_rate or self._services.engine.info.sample_rate_hz
-        return await self.begin(_OPEN, options, "pcm", _Sound(self, rate_hz, streamed=streamed))
+        sound = _Sound(self, rate_hz, streamed=self._streams)
+        return await self.begin(_OPEN, options, "pcm", sound)
 
     async def _info(self) -> dict[str, Any]:
         """Return what can be spoken, as the protocol describes it."""
@@ -270,20 +291,19 @@ class _Sound(SpeechMessages):
 
     async def ended(
         self,
-        speech: LiveSpeech,  # noqa: ARG002
+        speech: LiveSpeech,
         error: SpeechError | None,
-        result: SpeechResult | None,
+        result: SpeechResult | None,  # noqa: ARG002
     ) -> None:
-        """End the sound."""
+        """End the sound, also of a text that failed: a client waits for its end."""
         if self._waiting is not None:
             self._waiting.cancel()
         if error is not None:
             await self._session.error(error)
-        elif result is not None:
-            at_ms = 1000 * self._samples // self._rate_hz
-            await self._session.send("audio-stop", {"timestamp": at_ms})
-            if self._streamed:
-                await self._session.send("synthesize-stopped", {})
+        at_ms = 1000 * self._samples // self._rate_hz
+        await self._session.send("audio-stop", {"timestamp": at_ms})
+        if self._streamed and speech.growing.ended:  # else it is sent when the text ends
+            await self._session.send("synthesize-stopped", {})
 
     async def _fill_pauses(self) -> None:
         """Send a little silence each second without sound while text is awaited."""

@@ -105,7 +105,6 @@ def test_what_cannot_be_is_refused_by_name(builtin, path, fields, status, param)
 @pytest.mark.parametrize(
     ("path", "messages"),
     [
-        ("nobody/stream-input", ['{"text": "Hello there. "}', '{"text": ""}']),
         ("heart/stream-input?output_format=mp3_9999", []),
         ("heart/stream-input", ["no json"]),
         ("heart/stream-input", ['{"text": " "}', '{"text": ""}']),

@@ -1,6 +1,7 @@
 """Wyoming, with its own client: voices, whole texts, streamed texts, refusals."""
 
 import asyncio
+import logging
 from collections.abc import Iterator
 
 import pytest
@@ -10,6 +11,7 @@ from wyoming.client import AsyncTcpClient
 from wyoming.error import Error
 from wyoming.event import Event
 from wyoming.info import Describe, Info
+from wyoming.ping import Ping, Pong
 from wyoming.tts import (
     Synthesize,
     SynthesizeChunk,
@@ -37,20 +39,21 @@ def port(tmp_path_factory) -> Iterator[int]:
         voices=str(tmp_path_factory.mktemp("voices")),
         wyoming_port=number,
         max_text_chars=40,
+        log_text=True,
     )
     with served(create_app(settings)):
         yield number
 
 
-def talk(port: int, *events: Event, until: str) -> list[Event]:
-    """Send events; return what comes up to an event of a type, or an error."""
+def talk(port: int, *events: Event, until: str, past: str = "error") -> list[Event]:
+    """Send events; return what comes up to an event of a type, or of type ``past``."""
 
     async def run() -> list[Event]:
         came: list[Event] = []
         async with AsyncTcpClient("127.0.0.1", port) as client:
             for event in events:
                 await client.write_event(event)
-            while not came or came[-1].type not in {until, "error"}:
+            while not came or came[-1].type not in {until, past}:
                 event_or_none = await asyncio.wait_for(client.read_event(), 60)
                 assert event_or_none is not None, "the connection ended"
                 came.append(event_or_none)
@@ -116,6 +119,62 @@ def test_what_cannot_be_spoken_is_an_error_and_the_connection_goes_on(port, even
     events = talk(port, event, until="audio-stop")
     assert Error.is_type(events[-1].type)
     assert Error.from_event(events[-1]).text
+
+
+NOBODY = SynthesizeVoice(name="nobody")
+
+
+@pytest.mark.parametrize(
+    "begun",
+    [
+        [SynthesizeStart(voice=NOBODY).event(), SynthesizeChunk("Hi.").event()],
+        [SynthesizeStart(voice=VOICE).event(), SynthesizeChunk("a" * 41).event()],
+        [SynthesizeStart(voice=VOICE).event(), Event("synthesize-chunk", {"text": 5})],
+    ],
+)
+def test_a_streamed_text_that_fails_ends_its_sound_and_is_not_spoken_again(port, begun) -> None:
+    again = Synthesize("Hi.", VOICE).event()
+    stop = SynthesizeStop().event()
+    came = talk(port, *begun, again, stop, Describe().event(), until="info", past="none")
+    assert [one.type for one in came if one.type != "audio-chunk"] == [
+        "error",
+        "audio-stop",
+        "synthesize-stopped",
+        "info",
+    ]
+
+
+def test_a_text_after_one_that_failed_is_spoken(port) -> None:
+    failed = Synthesize("Hi.", NOBODY).event()
+    came = talk(port, failed, Synthesize("Hi.", VOICE).event(), until="none", past="audio-chunk")
+    assert [one.type for one in came[:3]] == ["error", "audio-stop", "audio-start"]
+
+
+@pytest.mark.parametrize("text", ["abc", None])
+def test_a_ping_has_its_pong(port, text) -> None:
+    (pong,) = talk(port, Ping(text).event(), until="pong")
+    assert Pong.from_event(pong).text == text
+
+
+@pytest.mark.parametrize(
+    ("pieces", "meant"),
+    [
+        (("Good morning.", "All done."), "Good morning. All done."),
+        (("Is it?", "Yes!", "Well."), "Is it? Yes! Well."),
+        (('He said "no."', "Then", " he left."), 'He said "no." Then he left.'),
+        (("Good ", "morning. ", "All done."), "Good morning. All done."),
+        (("It is 3.", "14 or so."), "It is 3.14 or so."),
+        (("See example.", "com for more."), "See example.com for more."),
+        (("The U.", "S.", " is."), "The U.S. is."),
+    ],
+)
+def test_sentences_in_pieces_without_a_space_are_apart(port, pieces, meant, caplog) -> None:
+    chunks = [SynthesizeChunk(one).event() for one in pieces]
+    start, stop = SynthesizeStart(voice=VOICE).event(), SynthesizeStop().event()
+    with caplog.at_level(logging.INFO):
+        came = talk(port, start, *chunks, stop, until="synthesize-stopped")
+    assert len(sound(came)) > 1000
+    assert f"said {meant!r}" in caplog.text
 
 
 def test_keys_and_a_port_without_keys_do_not_go_together() -> None:
