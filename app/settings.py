@@ -76,6 +76,11 @@ class Settings(BaseSettings):
     max_voices: int = Field(
         100, ge=0, description="Uploaded voices per API key; 0 refuses uploads."
     )
+    unreadable: Literal["skip", "refuse"] = Field(
+        "skip",
+        description="What becomes of letters and signs that the voice does not read, by default of"
+        " requests: they are left out and named in X-Warning, or the text is refused.",
+    )
     presets: str = Field(
         "",
         description="JSON file, or folder of such files, with further presets; empty: none.",

@@ -32,6 +32,7 @@ from app.engine.job import (
     SpeechJob,
     SpeechResult,
     Timestamps,
+    Unreadable,
     UtteranceText,
     WordTimes,
 )
@@ -178,6 +179,12 @@ class SpeechOptions(SamplingParams):
         max_length=8,
         description="Pronunciation dictionaries of the operator to use beside the default one.",
     )
+    unreadable: Unreadable | None = Field(
+        None,
+        description="What becomes of letters and signs that the voice does not read: `skip` leaves"
+        " them out and names them in `X-Warning`, `refuse` refuses the text; default"
+        " `TTS_UNREADABLE`, which is `skip`.",
+    )
     trace: bool = Field(
         False,
         description="Record the sampler's decision at every token of level 0, for "
@@ -215,6 +222,7 @@ class SpeechOptions(SamplingParams):
             played=played,
             pronunciations=self.pronunciations or {},
             dictionaries=self.dictionaries,
+            unreadable=self.unreadable,
         )
 
 
@@ -333,6 +341,7 @@ class PhonemesRequest(BaseModel):
         None, max_length=MOST_ENTRIES, description="As for speech."
     )
     dictionaries: tuple[DictionaryName, ...] = Field((), max_length=8, description="As for speech.")
+    unreadable: Unreadable | None = Field(None, description="As for speech.")
 
 
 class ReadUtterance(BaseModel):
@@ -355,8 +364,11 @@ class ReadText(BaseModel):
     language: str
     phonemes: int = Field(description="Number of phonemes in all, which `usage` counts.")
     warnings: list[str] = Field(
-        description="What is read otherwise than may be meant: another language, sounds in"
-        " brackets."
+        description="What is read otherwise than may be meant: letters left out, another language,"
+        " sounds in brackets."
+    )
+    left_out: list[str] = Field(
+        description="What of the text the voice does not read, as it was written, each but once."
     )
     utterances: list[ReadUtterance]
 

@@ -14,6 +14,7 @@ from app.engine.errors import EngineBusy, InvalidRequest
 from app.engine.interface import Plan
 from app.engine.job import AudioChunk, SpeechJob, SpeechResult, gravest
 from app.engine.serving.running import SpeechStream
+from models.text.front_end import MOST_TOLD
 from models.text.incremental.text import GrowingText
 
 _RETRY_S = 0.1
@@ -47,16 +48,22 @@ class JobChain:
             more=True,
         )
 
-    def add(self, result: SpeechResult) -> None:
-        """Add the result of the next job."""
+    def add(self, result: SpeechResult) -> SpeechResult:
+        """Add the result of the next job; return what of it counts."""
         self._added += 1
         self.exhausted = not result.utterances
+        silent = not any(one.phonemes or one.pause_after_s for one in result.utterances)
+        if silent and not self.exhausted:  # a piece without a word: as if it was not there
+            result = replace(result, utterances=())
         for utterance in result.utterances:
             self._codes_sha256.update(utterance.codes.astype("<i2").tobytes())
-        whole = result if self.result is None else _joined(self.result, result)
+        whole = result
+        if self.result is not None:
+            whole = _joined(self.result, result, exhausted=self.exhausted)
         self.result = replace(
             whole, job_id=self._job.id, codes_sha256=self._codes_sha256.hexdigest()
         )
+        return result
 
     def finish(self, sample_rate_hz: int) -> AudioChunk:
         """Return the pause that the text ends with, often no samples, after at least one job."""
@@ -69,10 +76,10 @@ class JobChain:
         return AudioChunk(np.zeros(samples, np.float32), sample_rate_hz)
 
 
-def _joined(before: SpeechResult, later: SpeechResult) -> SpeechResult:
+def _joined(before: SpeechResult, later: SpeechResult, *, exhausted: bool) -> SpeechResult:
     """Return the results of two successive jobs as one, with the `codes_sha256` of the later."""
     utterances = before.utterances + later.utterances
-    if not later.utterances:  # `max_duration_s` was used up: no sound follows the pause
+    if exhausted and utterances:  # `max_duration_s` was used up: no sound follows the pause
         utterances = (*utterances[:-1], replace(utterances[-1], pause_after_s=None))
     return replace(
         later,
@@ -81,6 +88,7 @@ def _joined(before: SpeechResult, later: SpeechResult) -> SpeechResult:
         audio_s=before.audio_s + later.audio_s,
         timings=before.timings + later.timings,
         utterances=utterances,
+        left_out=tuple(dict.fromkeys(before.left_out + later.left_out))[:MOST_TOLD],
     )
 
 
@@ -164,7 +172,7 @@ class GrowingSpeech(AsyncIterator[AudioChunk]):
             self._pieces.popleft()
         chunk = await anext(self._stream)
         if chunk.result is not None:
-            self._add(chunk.result)
+            chunk.result = self._add(chunk.result)
         elif self.plan is None:
             self.plan = self._stream.plan
         return chunk
@@ -196,15 +204,15 @@ class GrowingSpeech(AsyncIterator[AudioChunk]):
                     raise
             await asyncio.sleep(_RETRY_S)
 
-    def _add(self, result: SpeechResult) -> None:
-        """Add the result of the sentence that has ended."""
+    def _add(self, result: SpeechResult) -> SpeechResult:
+        """Add the result of the sentence that has ended; return what of it counts."""
         assert self._stream is not None
         plan = self._stream.plan
         assert plan is not None
         self.plan = self.plan or plan
         self.phonemes += sum(len(utterance.phonemes) for utterance in plan.utterances)
-        self._chain.add(result)
         self._stream = None
+        return self._chain.add(result)
 
     def _finish(self) -> AudioChunk:
         """Return the pause that the text ends with."""

@@ -77,6 +77,7 @@ class Plan:
     # Of each utterance, how many symbols each phoneme id stands for; likewise.
     lengths: tuple[Sequence[int], ...] = ()
     speakers: tuple[Speaker, ...] = ()  # of each utterance: that voice, or one that the text names
+    left_out: tuple[str, ...] = ()  # of the text, as it was written: nothing is spoken for it
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +86,7 @@ class Reading:
 
     language: str
     utterances: tuple[Utterance, ...]
+    left_out: tuple[str, ...] = ()  # as in a `Plan`
 
 
 @dataclass(frozen=True, slots=True)

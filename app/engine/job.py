@@ -61,6 +61,9 @@ Codes = Annotated[NDArray[np.int16], StoredArray]
 """``[T, K]``."""
 
 
+Unreadable = Literal["skip", "refuse"]
+"""What becomes of letters and signs that no voice reads: they are left out, or refused."""
+
 USUAL_PHONEME_S: Final = 0.08
 """Usual seconds of speech a phoneme symbol: speech has 10 to 15 phonemes a second."""
 
@@ -173,6 +176,7 @@ class SpeechJob:
     # What is spoken for words; goes before the entries of dictionaries.
     pronunciations: Mapping[str, str] = field(default_factory=dict)
     dictionaries: tuple[str, ...] = ()  # the operator's pronunciation dictionaries to use, in order
+    unreadable: Unreadable | None = None  # None: as the operator's settings have it
 
 
 @dataclass(frozen=True, slots=True)
@@ -355,6 +359,7 @@ class SpeechResult:
     decoder: str = "codec"
     # Seconds of silence between this speech and that of a job that continues it.
     pause_owed_s: float = 0.0
+    left_out: tuple[str, ...] = ()  # of the text, as it was written: nothing was spoken for it
 
     @property
     def sound_frames(self) -> float:

@@ -12,7 +12,7 @@ from typing import Any
 from app.engine.errors import EndedWorker
 from app.engine.worker import Table, Worker, text_worker
 from models.config import ModelConfig
-from models.text import FrontEnd, TextError, Utterance
+from models.text import FrontEnd, Prepared, TextError, Utterance
 from models.text.words import WordSpan
 
 
@@ -36,7 +36,7 @@ class TextProcess:
         self.worker = worker or text_worker()
         self.worker.load(config)
 
-    def prepared(self, text: str, **how: Any) -> Generator[list[Utterance] | None]:
+    def prepared(self, text: str, **how: Any) -> Generator[Prepared | None]:
         """Prepare a text, a piece at each step; see `FrontEnd.prepared`."""
         with _refused(), closing(self.worker.iterate("prepared", text, **how)) as pieces:
             yield from pieces

@@ -104,7 +104,8 @@ def speak(speech: SpeechModel, full: Valle, sentences: Sequence[str]) -> list[Sp
     prefixes, spoken = PrefixCache(speech.model), []
     for seed, sentence in enumerate(tqdm(sentences)):
         *_, read = front_end.prepared(sentence, language="en", max_chars=len(sentence))
-        ids = front_end.encode(" ".join(one.phonemes for one in read or ()))
+        assert read is not None
+        ids = front_end.encode(" ".join(one.phonemes for one in read.utterances))
         params = resolve(SamplingParams(seed=seed), config.preset)
         limit = longest(len(ids), codec.config.frame_rate_hz)
         inputs = UtteranceInput(ids, params, seed, 0, limit, prompt=prompts.of(voices.default))

@@ -1,17 +1,18 @@
 """The text front end of one model: written text to utterances of phonemes, and phonemes to ids."""
 
-from collections.abc import Generator
-from dataclasses import replace
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final
 
 from models.config import ModelConfig
-from models.text.characters import check
+from models.text.characters import check, described, left_out
 from models.text.errors import TextError
 from models.text.incremental.text import pieces
 from models.text.markup import MAX_PAUSE_S, parse
 from models.text.pronunciations import Entries, check_entries, pronounced
 from models.text.published.languages import reference_reader
+from models.text.published.tags import name_of
 from models.text.reader import builtin_reader
 from models.text.source import Rewritten
 from models.text.split import Utterance, split
@@ -22,7 +23,18 @@ from models.text.words import WordSpan, word_spans
 MOST_WRITTEN: Final = 6
 """Limit of the normalised length, as a multiple of ``max_chars``: prices grow fivefold."""
 
+MOST_TOLD: Final = 50
+"""Of what is left out of a text, how much is told."""
+
 _ENDS: Final = ",.!?;:—…\"')"
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A text as utterances, and what of it none of them speaks."""
+
+    utterances: list[Utterance]
+    left_out: tuple[str, ...] = ()  # as it was written, each but once
 
 
 class FrontEnd:
@@ -40,22 +52,30 @@ class FrontEnd:
         language: str,
         max_chars: int,
         pronunciations: Entries = MappingProxyType({}),
-    ) -> Generator[list[Utterance] | None]:
+        strict: bool = False,
+        more: bool = False,
+    ) -> Generator[Prepared | None]:
         """Prepare a text: yield None after each piece, and at last the utterances, in order.
 
         It may contain `[[phonemes]]`, `[pause:0.5s]`, `[voice:name]`, `[rate:0.8]` and the SSML of
         `models.text.ssml`. A piece is some milliseconds of work. ``pronunciations`` are what is
-        spoken for words: see `models.text.pronunciations`.
+        spoken for words: see `models.text.pronunciations`. A text without a word is refused unless
+        it is a part of one with ``more``: then it is one utterance without phonemes. What no voice
+        reads is left out, or refused if ``strict``.
         """
         reader, symbols = self._reader(language), self._tokenizer.symbols
         check(text, max_chars)
         utterances: list[Utterance] = []
+        unread: dict[str, None] = {}
         written = 0
         for piece in pieces(text):
             refuse(piece)
             stretches, inline = parse(piece, symbols, self._max_phonemes)
             for stretch in stretches:
                 words = reader.clean(pronounced(Rewritten.of(stretch.text), pronunciations, inline))
+                unread |= dict.fromkeys(left_out(words))
+                if unread and strict:
+                    raise TextError(_refusal(list(unread), language))
                 written += len(words.text)
                 if written > MOST_WRITTEN * max_chars:
                     raise TextError(
@@ -78,11 +98,12 @@ class FrontEnd:
                 if stretch.pause_after_s is not None:
                     _add_pause(utterances, stretch.pause_after_s)
             yield None
-        if not any(utterance.phonemes for utterance in utterances):
-            raise TextError("the text has nothing to speak: only punctuation, symbols or pauses")
+        told = tuple(unread)[:MOST_TOLD]
+        if not more and not any(utterance.phonemes for utterance in utterances):
+            raise TextError(_nothing_to_speak(told, language))
         if reader.closes and "." in symbols:
             utterances = [self._closed(one) for one in utterances]
-        yield utterances
+        yield Prepared(utterances or [Utterance("", "", pause_after_s=0.0)], told)
 
     def check_entries(self, entries: Entries) -> None:
         """Do nothing if all entries of a pronunciation dictionary can be spoken."""
@@ -107,6 +128,24 @@ class FrontEnd:
         if not phonemes or phonemes[-1] in _ENDS or len(phonemes) >= self._max_phonemes:
             return utterance
         return replace(utterance, phonemes=f"{phonemes}.")
+
+
+def _nothing_to_speak(unread: Sequence[str], language: str) -> str:
+    """Return why a text has no utterance."""
+    if any(part[0].isalpha() for part in unread):
+        return _refusal(unread, language)
+    return "the text has nothing to speak: only punctuation, symbols or pauses"
+
+
+def _refusal(unread: Sequence[str], language: str) -> str:
+    """Return why a text is refused with what no voice reads."""
+    letters = [part for part in unread if part[0].isalpha()]
+    if not letters:
+        return f"there are no words for {described(unread)}: leave it out, or write what to speak"
+    return (
+        f"this voice reads {name_of(language)} only, not {described(letters)}: write it in the"
+        " letters of that language, or load a model of the text's (docs/public-checkpoints.md)"
+    )
 
 
 def _add_pause(utterances: list[Utterance], pause_s: float) -> None:

@@ -14,8 +14,7 @@ from models.text.source import Rewritten
 class Reader:
     """Converts text of one language to phonemes for one family of models."""
 
-    # written text to words and punctuation only; raises TextError for characters that cannot be
-    # pronounced
+    # written text to words and punctuation only; characters that cannot be pronounced become spaces
     clean: Callable[[Rewritten], Rewritten]
     # the result of `clean` to phonemes with punctuation. Characters of the Private Use Area are
     # kept

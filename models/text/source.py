@@ -104,7 +104,7 @@ class Rewritten:
         Signs between two words belong to the one before.
         """
         begins, ends = self.source.words
-        spoken = self._spoken()
+        spoken = self.spoken()
         groups: list[list[int]] = []  # begin and end in the text, first and last written word
         for token in _SPOKEN.finditer(self.text):
             begin, end = self._union(*token.span())
@@ -127,7 +127,7 @@ class Rewritten:
             words.append(WrittenWord(shown or self.text[begin:end], self.text[begin:end]))
         return words
 
-    def _spoken(self) -> list[Span]:
+    def spoken(self) -> list[Span]:
         """Return the parts of the source that more than white space stands for, in order."""
         pairs = zip(self.text, self.spans, strict=True)
         return _merged(span for one, span in pairs if not one.isspace())

@@ -1,7 +1,14 @@
 """What an author may not expect of how a text is read: another language, sounds in brackets."""
 
 import re
+from collections.abc import Sequence
 from typing import Final
+
+from models.text.characters import described
+from models.text.published.tags import name_of
+
+LEFT_OUT: Final = "left out, "
+"""How a sentence about what was not spoken begins."""
 
 _READ_CHARS: Final = 4000
 _FEWEST, _SHARE = 2, 0.25  # words of another language before it is named
@@ -39,10 +46,20 @@ _SOUND: Final = re.compile(
 )
 
 
-def warnings_of(text: str, language: str) -> list[str]:
-    """Return a sentence for each thing in a text that is not read as its author may mean it."""
+def warnings_of(text: str, language: str, unread: Sequence[str] = ()) -> list[str]:
+    """Return a sentence for each thing in a text that is not read as its author may mean it.
+
+    ``unread`` is what was left out of it.
+    """
     text = text[:_READ_CHARS]
     found = []
+    letters = [part for part in unread if part[0].isalpha()]
+    signs = [part for part in unread if not part[0].isalpha()]
+    if letters:
+        reads = f"this voice reads {name_of(language)} only"
+        found.append(f"{LEFT_OUT}as {reads}: {described(letters)}")
+    if signs:
+        found.append(f"{LEFT_OUT}as there are no words for it: {described(signs)}")
     other = _other_language(text) if language == "en" else None
     if other is not None:
         found.append(

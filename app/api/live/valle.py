@@ -22,7 +22,7 @@ from app.api.errors import (
 from app.api.lenient import validated
 from app.api.live.session import WebSocketSession, serve_session
 from app.api.live.speech import LiveSocket, LiveSpeech, Services, SpeechMessages
-from app.api.reports.writer import ReportWriter, utterance_pieces
+from app.api.reports.writer import ReportWriter, utterance_pieces, warnings_for
 from app.api.requests import check_json_size, check_model, cleaned, ignored_fields, model_names
 from app.api.schemas import ErrorDetail, SpeechOptions, Usage
 from app.audio.formats import AudioFormat
@@ -274,6 +274,8 @@ class ResponseMessages(SpeechMessages):
             first_audio_s=speech.first_audio_s,
             timings=so_far.timings if so_far else None,
             usage=Usage.counted(growing.phonemes, so_far.frames if so_far else 0),
+            warnings=warnings_for(growing.text, so_far) if so_far else (),
+            left_out=so_far.left_out if so_far else (),
             utterances=so_far.utterances if so_far else (),
         )
 

@@ -103,8 +103,12 @@ class SpeechReport(BaseModel):
     )
     decoder: str | None = Field(description="Decoder of codes to audio: codec or vocos.")
     warnings: list[str] = Field(
-        description="What was read otherwise than may be meant: another language, sounds in"
-        " brackets; `X-Warning` of the response."
+        description="What was read otherwise than may be meant: letters left out, another language,"
+        " sounds in brackets; `X-Warning` of the response."
+    )
+    left_out: list[str] = Field(
+        description="What of the text the voice does not read, as it was written, each but once;"
+        " the first 50."
     )
     utterances: list[UtteranceReport] = Field(description="The utterances that completed.")
 
@@ -123,6 +127,7 @@ class Failure:
     utterances: tuple[SpokenUtterance, ...] = ()
     nar: NarPlan | None = None  # without it, voice, language and knobs are as requested
     decoder: str | None = None
+    left_out: tuple[str, ...] = ()
     codes_sha256: None = None
     timings: None = None
 
@@ -149,6 +154,7 @@ class Failure:
             utterances,
             plan.nar if plan else None,
             plan.decoder if plan else None,
+            plan.left_out if plan else (),
         )
 
 

@@ -18,7 +18,8 @@ from pydantic import TypeAdapter
 from pydantic_core import to_json
 
 from app.api.reports.recent import Failure, Outcome, RequestReport, SpeechReport
-from app.engine.job import STOPPED, SpeechJob, SpokenUtterance, TraceColumns
+from app.engine.interface import Plan
+from app.engine.job import STOPPED, SpeechJob, SpeechResult, SpokenUtterance, TraceColumns
 from models.text.warnings import warnings_of
 from samplers.ar.trace import TOPS, entries
 from samplers.knobs.features import doubts
@@ -34,6 +35,8 @@ _REST = 4.0
 
 _FREE_BITS, _WORTH_SAYING = 12.0, 0.25
 """A mu that lets every code pass, and the share of the codes from which a warning says so."""
+
+_SILENT: Final = "nothing is spoken: the text has only signs, symbols or pauses"
 
 _LISTS: Final = ("tokens", "scores", "logprobs")
 _SPOKEN: Final = TypeAdapter(SpokenUtterance)
@@ -165,11 +168,19 @@ def _items(values: list[Any]) -> str:
     return to_json(values, inf_nan_mode="null").decode()[1:-1]
 
 
+def warnings_for(text: str, speech: Plan | Outcome) -> list[str]:
+    """Return a sentence for each thing that its author may not expect of a text and its knobs."""
+    warnings = warnings_of(text, speech.language or "", speech.left_out)
+    if isinstance(speech, SpeechResult) and not any(one.phonemes for one in speech.utterances):
+        warnings.append(_SILENT)
+    return warnings + doubts(speech.params)
+
+
 def _report(job: SpeechJob, outcome: Outcome) -> SpeechReport:
     """Return the report of a job, without its utterances."""
     failed, warnings = isinstance(outcome, Failure), list[str]()
-    if outcome.nar is not None and outcome.language is not None:
-        warnings = [*warnings_of(job.text, outcome.language), *doubts(outcome.params)]
+    if outcome.nar is not None:
+        warnings = warnings_for(job.text, outcome)
     return SpeechReport(
         id=job.id,
         request=RequestReport(
@@ -188,6 +199,7 @@ def _report(job: SpeechJob, outcome: Outcome) -> SpeechReport:
         nar=outcome.nar,
         decoder=outcome.decoder,
         warnings=warnings if failed else warnings + _mirostat_doubts(outcome.utterances),
+        left_out=list(outcome.left_out),
         utterances=[],
     )
 

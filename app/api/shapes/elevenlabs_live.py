@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from app.api.errors import invalid
 from app.api.live.session import WebSocketSession, serve_session
 from app.api.live.speech import LiveSpeech, Services, SpeechMessages, speakable
+from app.api.reports.writer import warnings_for
 from app.api.requests import check_json_size, dictionaries_of
 from app.api.schemas import SpeechOptions
 from app.api.shapes.elevenlabs import (
@@ -29,6 +30,7 @@ _CLOSED, _REFUSED, _FAILED = 1000, 1008, 1011  # RFC 6455: normal, policy, inter
 _REASON_CHARS: Final = 100
 _MOST_CONTEXTS: Final = 5
 _DEFAULT_CONTEXT: Final = "default"
+_NOTHING: Final = "nothing is spoken: the text has no word"
 _SENTENCE_ENDS: Final = (".", "!", "?", "…")
 
 elevenlabs_live_router = APIRouter()
@@ -99,7 +101,9 @@ class ElevenLabsSession(WebSocketSession):
             if parsed.text is None:
                 raise InvalidRequest("text: Field required", param="text")
             await self._append("", parsed)
-            if not parsed.text:
+            if not parsed.text and not self.speeches and self.contexts:
+                await self.speech_ended("", None, [_NOTHING])
+            elif not parsed.text:
                 self._speech("").growing.end()
         except SpeechError as error:
             await self.end(error)
@@ -116,11 +120,13 @@ class ElevenLabsSession(WebSocketSession):
         """Send a JSON object."""
         await self._socket.text(json.dumps(message))
 
-    async def speech_ended(self, name: str, error: SpeechError | None) -> None:
-        """Tell that the text was spoken, and close."""
+    async def speech_ended(
+        self, name: str, error: SpeechError | None, warnings: Sequence[str] = ()
+    ) -> None:
+        """Tell that the text was spoken, with what it warns of, and close."""
         del self.contexts[name]
         if error is None:
-            await self.send({"audio": None, "isFinal": True})
+            await self.send({"audio": None, "isFinal": True} | _told(warnings))
         await self.end(error)
 
     def _messages(self, name: str, speed: float) -> "TextMessages":
@@ -196,12 +202,15 @@ class ContextsSession(ElevenLabsSession):
             elif name is not None:
                 await self.speech_ended(name, None)
 
-    async def speech_ended(self, name: str, error: SpeechError | None) -> None:
+    async def speech_ended(
+        self, name: str, error: SpeechError | None, warnings: Sequence[str] = ()
+    ) -> None:
         """Tell that a context has ended; every one that was opened does so once."""
         self.contexts.pop(name, None)
         if error is not None:
             await self.send(_refusal(error) | {"contextId": name})
-        await self.send({"audio": None, "isFinal": True, "contextId": name})
+        final = {"audio": None, "isFinal": True, "contextId": name}
+        await self.send(final | _told(warnings))
         if self._closing and not self.contexts:
             await self.end()
 
@@ -285,12 +294,18 @@ class TextMessages(SpeechMessages):
 
     async def ended(
         self,
-        speech: LiveSpeech,  # noqa: ARG002
+        speech: LiveSpeech,
         error: SpeechError | None,
-        result: SpeechResult | None,  # noqa: ARG002
+        result: SpeechResult | None,
     ) -> None:
         """Send the message that the text has ended."""
-        await self._session.speech_ended(self._name, error)
+        warnings = warnings_for(speech.growing.text, result) if result else ()
+        await self._session.speech_ended(self._name, error, warnings)
+
+
+def _told(warnings: Sequence[str]) -> dict[str, Any]:
+    """Return the field with warnings, which ElevenLabs does not have, if there are any."""
+    return {"warnings": [*warnings]} if warnings else {}
 
 
 def _parsed(raw: str | bytes) -> TextMessage:

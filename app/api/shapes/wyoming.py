@@ -20,6 +20,7 @@ from app.api.gate.admission import OpenConnections, network_of
 from app.api.gate.middleware import pace
 from app.api.live.session import LiveSession
 from app.api.live.speech import ClientGone, LiveSocket, LiveSpeech, Services, SpeechMessages
+from app.api.reports.writer import warnings_for
 from app.api.requests import sized_json
 from app.api.schemas import SpeechOptions
 from app.audio.formats import SampleRate
@@ -293,7 +294,7 @@ class _Sound(SpeechMessages):
         self,
         speech: LiveSpeech,
         error: SpeechError | None,
-        result: SpeechResult | None,  # noqa: ARG002
+        result: SpeechResult | None,
     ) -> None:
         """End the sound, also of a text that failed: a client waits for its end."""
         if self._waiting is not None:
@@ -301,7 +302,9 @@ class _Sound(SpeechMessages):
         if error is not None:
             await self._session.error(error)
         at_ms = 1000 * self._samples // self._rate_hz
-        await self._session.send("audio-stop", {"timestamp": at_ms})
+        warnings = warnings_for(speech.growing.text, result) if result else []
+        told = {"warnings": warnings} if warnings else {}
+        await self._session.send("audio-stop", {"timestamp": at_ms} | told)
         if self._streamed and speech.growing.ended:  # else it is sent when the text ends
             await self._session.send("synthesize-stopped", {})
 

@@ -1,6 +1,7 @@
 """Responses with a speech: the shape of their body, whole or streamed, and their headers."""
 
 import asyncio
+import json
 import logging
 from base64 import b64encode
 from collections import deque
@@ -27,6 +28,7 @@ from starlette.types import Receive, Scope, Send
 from app.api.errors import CLIENT_CLOSED, speech_error_detail
 from app.api.gate.admission import client_of
 from app.api.reports.recent import Failure, RecentSpeeches
+from app.api.reports.writer import warnings_for
 from app.api.schemas import (
     EVENT_STREAM,
     NDJSON,
@@ -44,9 +46,7 @@ from app.engine.interface import ModelInfo, Plan
 from app.engine.job import AudioChunk, Codes, SpeechJob, SpeechResult, UtteranceCodes
 from app.engine.serving.running import SpeechStream
 from app.settings import Settings
-from models.text.warnings import warnings_of
-from samplers.knobs.features import doubts, idle_knobs
-from samplers.knobs.params import SamplingParams
+from samplers.knobs.features import idle_knobs
 
 log = logging.getLogger(__name__)
 
@@ -54,6 +54,8 @@ T = TypeVar("T")
 AnyResponse = TypeVar("AnyResponse", bound=Response)
 
 _JSON: Final = "application/json"
+
+_MOST_TOLD: Final = 20  # of what was left out, in a header
 
 WHOLE_SPEECHES: Final = 5
 """Whole speeches of the greatest length whose samples may wait at once to be sent."""
@@ -89,9 +91,9 @@ class Framing:
 class Events(Framing):
     """Server-sent events with the bytes of the file and the times of words."""
 
-    def __init__(self, speed: float, *, lines: bool = False) -> None:
+    def __init__(self, text: str, speed: float, *, lines: bool = False) -> None:
         super().__init__(NDJSON if lines else EVENT_STREAM)
-        self._speed, self._lines = speed, lines
+        self._text, self._speed, self._lines = text, speed, lines
 
     def event(self, kind: str, **fields: Any) -> bytes:
         """Return an event as it is sent; see `message`."""
@@ -117,6 +119,8 @@ class Events(Framing):
             codes_sha256=result.codes_sha256,
             audio_s=round(audio_s, 6),
             timings=result.timings,
+            warnings=warnings_for(self._text, result),
+            left_out=result.left_out,
             utterances=result.utterances,
         )
 
@@ -169,7 +173,7 @@ def framing_of(wanted: SpeechRequest, accept: str, info: ModelInfo) -> Framing:
     """
     if wanted.response_format != "codes":
         if wanted.stream_format == "sse":
-            return Events(wanted.speed)
+            return Events(wanted.input, wanted.speed)
         return Framing(MEDIA_TYPES[wanted.response_format])
     if wanted.speed != 1:
         raise InvalidRequest("codes have no speed: leave it out, or ask for audio", param="speed")
@@ -185,7 +189,7 @@ def framing_of(wanted: SpeechRequest, accept: str, info: ModelInfo) -> Framing:
             "tensors are sent whole: do not stream, or accept JSON",
             param="stream" if wanted.stream else "stream_format",
         )
-    return CodeEvents(wanted.speed, lines=wanted.stream_format == "audio")
+    return CodeEvents(wanted.input, wanted.speed, lines=wanted.stream_format == "audio")
 
 
 def codes_body(
@@ -441,11 +445,15 @@ def naming_ignored(answer: AnyResponse, fields: Collection[str]) -> AnyResponse:
     return answer
 
 
-def naming_doubts(
-    answer: AnyResponse, job: SpeechJob, language: str, params: SamplingParams
-) -> AnyResponse:
-    """Return a response whose headers name the knobs that did nothing, and warn of the rest."""
-    naming_ignored(answer, idle_knobs(params, job.params.model_fields_set))
-    if warnings := [*warnings_of(job.text, language), *doubts(params)]:
-        answer.headers["X-Warning"] = "; ".join(warnings).encode("ascii", "replace").decode()
+def naming_doubts(answer: AnyResponse, job: SpeechJob, speech: Plan | SpeechResult) -> AnyResponse:
+    """Return a response whose headers name the knobs that did nothing, and warn of the rest.
+
+    What was left out of the text is a JSON list besides; headers are ASCII, with escapes.
+    """
+    naming_ignored(answer, idle_knobs(speech.params, job.params.model_fields_set))
+    if warnings := warnings_for(job.text, speech):
+        escaped = "; ".join(warnings).encode("ascii", "backslashreplace")
+        answer.headers["X-Warning"] = escaped.decode()
+    if speech.left_out:
+        answer.headers["X-Left-Out"] = json.dumps(speech.left_out[:_MOST_TOLD])
     return answer

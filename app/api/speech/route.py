@@ -122,11 +122,13 @@ async def read_text(request: Request, wanted: PhonemesBody, engine: EngineDep) -
         client=client_of(request),
         pronunciations=wanted.pronunciations or {},
         dictionaries=wanted.dictionaries,
+        unreadable=wanted.unreadable,
     )
     reading = await engine.read(job)
     return ReadText(
         language=reading.language,
-        warnings=warnings_of(wanted.input, reading.language),
+        warnings=warnings_of(wanted.input, reading.language, reading.left_out),
+        left_out=list(reading.left_out),
         phonemes=sum(len(one.phonemes) for one in reading.utterances),
         utterances=[
             ReadUtterance.model_validate(one, from_attributes=True) for one in reading.utterances
@@ -190,10 +192,10 @@ async def _spoken(wanted: SpeechRequest, answer: Answer) -> Response:
         plan = stream.plan
         assert plan is not None  # known with the first audio
         streamed = StreamedSpeech(answer, job, stream, chunks)
-        return naming_doubts(streamed, job, plan.language, plan.params)
+        return naming_doubts(streamed, job, plan)
     result = result_of(chunks)
     recent.keep(job, result)
-    return naming_doubts(await answer.whole(chunks), job, result.language, result.params)
+    return naming_doubts(await answer.whole(chunks), job, result)
 
 
 @speech_router.get(

@@ -1,7 +1,7 @@
 """Speech of a text of any length: one job a piece, so that memory does not grow with the text."""
 
-from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from contextlib import aclosing, contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, NoReturn
 
@@ -12,7 +12,7 @@ from app.engine.continued import JobChain
 from app.engine.engine import SpeechEngine
 from app.engine.errors import SpeechError
 from app.engine.interface import Plan
-from app.engine.job import AudioChunk, SpeechJob, SpeechResult
+from app.engine.job import AudioChunk, SpeechJob, SpeechResult, Unreadable
 from app.engine.serving.running import SpeechStream
 from models.text.characters import check
 from models.text.incremental.text import pieces
@@ -27,11 +27,28 @@ def split_pieces(text: str) -> list[str]:
     return pieces(text)
 
 
+def line_of(text: str, read: Sequence[str]) -> int:
+    """Return the line of a text, from 1, in which the last of its first pieces begins."""
+    at = 0
+    for piece in read:
+        words = [word for word in piece.split() if word[0] not in "[<"] or piece.split()[:1]
+        found = text.find(words[0], at) if words else -1
+        at = max(at, found)
+        last = at
+        at += len(words[0]) if found >= 0 else 0
+    return text.count("\n", 0, last) + 1
+
+
 class LongSpeechEngine(SpeechEngine):
     """An engine that speaks each job piece by piece."""
 
     journal: Journal | None = None  # where finished parts are kept
     progress: "tqdm[NoReturn] | None" = None  # of the words
+
+    @property
+    def unreadable(self) -> Unreadable:
+        """What becomes of what the voice does not read, unless a request says."""
+        return self._settings.unreadable
 
     def submit(self, job: SpeechJob) -> SpeechStream:
         """Return the chunks of a job, whose pieces are queued one after the other."""
@@ -67,6 +84,11 @@ class LongSpeech(SpeechStream):
 
     async def _speak(self) -> AsyncGenerator[AudioChunk, None]:
         """Yield the audio as it comes; the last chunk is the pause that ends the text."""
+        if (self._whole.unreadable or self._engine.unreadable) == "refuse":
+            # Before anything is spoken.
+            for number, piece in enumerate(self._pieces):
+                with self._named(number):
+                    await self._engine.read(replace(self._whole, text=piece, more=True))
         for number, piece in enumerate(self._pieces):
             words = len(piece.split())
             stored = None if self._journal is None else self._journal.get(number)
@@ -79,6 +101,10 @@ class LongSpeech(SpeechStream):
                 self._progress.update(words)
             if self._chain.exhausted:
                 break
+        result = self._chain.result
+        assert result is not None
+        if not self._chain.exhausted and not any(one.phonemes for one in result.utterances):
+            await self._engine.read(self._whole)  # which says why there is nothing to speak
         pause = self._chain.finish(self._engine.info.sample_rate_hz)
         yield replace(pause, result=self._chain.result)
 
@@ -88,17 +114,13 @@ class LongSpeech(SpeechStream):
         # What is sent whole is kept in the journal's file, in place of memory.
         live = self._journal is None or self._whole.played
         self._stream = self._submit(self._chain.next_job(piece))
-        try:
+        with self._named(number):
             async with aclosing(self._stream) as stream:
                 async for chunk in stream:
                     self.plan, self.progress = self.plan or stream.plan, stream.progress
                     chunks.append(chunk)
                     if live:
                         yield replace(chunk, result=None)
-        except SpeechError as error:
-            if len(self._pieces) > 1:
-                error.message = f"sentence {number + 1}: {error.message}"
-            raise
         result, rate_hz = chunks[-1].result, chunks[0].sample_rate_hz
         assert result is not None  # the last chunk has it
         self._chain.add(result)
@@ -108,6 +130,17 @@ class LongSpeech(SpeechStream):
                 samples = self._journal.put(number, samples, result)
             if not live:
                 yield AudioChunk(samples, rate_hz)
+
+    @contextmanager
+    def _named(self, number: int) -> Iterator[None]:
+        """Have an error name the sentence, and the line in which it begins."""
+        try:
+            yield
+        except SpeechError as error:
+            if len(self._pieces) > 1:
+                line = line_of(self._whole.text, self._pieces[: number + 1])
+                error.message = f"sentence {number + 1}, line {line}: {error.message}"
+            raise
 
     async def _restored(
         self, samples: np.ndarray[tuple[int], np.dtype[np.float32]], result: SpeechResult

@@ -1,6 +1,7 @@
 """A speech by a client of the service: to a file, to stdout or to the speakers."""
 
 import asyncio
+import json
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -22,6 +23,7 @@ from samplers.knobs.params import SamplingParams
 
 _PATH = "/v1/audio/speech"
 _WORDS = TypeAdapter(list[WordTimes])
+_MOST_TOLD = 10  # of what was left out
 _SHOWN = 5  # numbers of sentences in a message
 _NOT_SENT = {"model"}  # here the path of a folder, there a name
 
@@ -113,13 +115,34 @@ class SpeechClient:
         for name in filter(None, answer.headers.get("x-ignored", "").split(", ")):
             need = f"; it needs {needs[name]}" if name in needs else ""
             print_status(f"warning: --{name} did nothing{need}")
-        if warning := answer.headers.get("x-warning"):
-            print_status(f"warning: {warning}")
+        from models.text.warnings import LEFT_OUT  # its package is only needed here
+
+        unread = json.loads(answer.headers.get("x-left-out", "[]"))
+        if report is not answer and not report.is_error:  # of a stream it has all
+            unread = report.json()["left_out"]
+        for warning in filter(None, answer.headers.get("x-warning", "").split("; ")):
+            if not warning.startswith(LEFT_OUT):
+                print_status(f"warning: {warning}")
+        if unread:
+            print_status(
+                f"warning: {LEFT_OUT}as the voice does not read it: {self._places(unread)}"
+            )
         if report is not answer and not report.is_error:
             spoken = [one for one in report.json()["utterances"] if one["phonemes"]]
             silent = [n for n, one in enumerate(spoken, 1) if one["finish_reason"] == "empty"]
             if silent:
                 print_status(f"warning: {_without_sound(silent, len(spoken))}")
+
+    def _places(self, unread: Sequence[str]) -> str:
+        """Return what was left out with the lines of the text that have it."""
+        lines = self._body["input"].splitlines()
+        places = []
+        for part in unread[:_MOST_TOLD]:
+            found = [str(number) for number, line in enumerate(lines, 1) if part in line]
+            more = f" and {len(found) - 1} more" if len(found) > 1 else ""
+            places.append(f"{part} (line {found[0]}{more})" if found else part)
+        more = ", and more" if len(unread) > _MOST_TOLD else ""
+        return ", ".join(places) + more
 
     def _summarise(self, answer: httpx2.Response, report: httpx2.Response) -> None:
         """Print how long the speech is, and what repeats it."""

@@ -28,7 +28,7 @@ from models.checkpoints.sources import SpeechModel
 from models.config import ModelConfig
 from models.cuda.graphs import alone
 from models.cuda.streams import new_stream
-from models.text import FrontEnd, TextError, Utterance
+from models.text import FrontEnd, Prepared, TextError, Utterance
 from models.text.pronunciations import PronunciationError
 from models.text.words import WordSpan
 from models.voices.recording import MAX_AUDIO_S, RecordingError, read_recording
@@ -78,6 +78,7 @@ class Planner:
         self._decoder = speech.decoder_name
         self._frame_rate_hz = speech.codec.config.frame_rate_hz
         self._max_text_chars, self._max_audio_s = settings.max_text_chars, settings.max_audio_s
+        self._unreadable = settings.unreadable
         self._presets, self._dictionaries = catalog.presets, catalog.dictionaries
         try:
             self.front_end = FrontEnd(config)
@@ -146,7 +147,8 @@ class Planner:
         aligned = job.timestamps != "none"
         if aligned:
             check_alignment(config)
-        utterances = self._read(job, language, on_piece)
+        prepared = self._read(job, language, on_piece)
+        utterances = tuple(prepared.utterances)
         named = self._named(utterances, job.owner, params)
         if job.kept is not None:
             check_kept(job, job.kept, utterances, params, config)
@@ -173,6 +175,7 @@ class Planner:
             words=tuple(words),
             lengths=tuple(lengths),
             speakers=tuple(named[one.voice.lower()] if one.voice else own for one in utterances),
+            left_out=prepared.left_out,
         )
 
     def read(self, job: SpeechJob, on_piece: Callable[[], None] = lambda: None) -> Reading:
@@ -180,7 +183,8 @@ class Planner:
         self._check_length(job.text)
         voice = self.voices.default if job.voice is None else self.voices.find(job.voice, job.owner)
         language = self.voices.language(job.language, voice)
-        return Reading(language, self._read(job, language, on_piece))
+        prepared = self._read(job, language, on_piece)
+        return Reading(language, tuple(prepared.utterances), prepared.left_out)
 
     @torch.inference_mode()
     def encode(self, content: bytes) -> Codes:
@@ -253,25 +257,27 @@ class Planner:
         job: SpeechJob,
         language: str,
         on_piece: Callable[[], None],
-    ) -> tuple[Utterance, ...]:
-        """Return the utterances of a job's text, as phonemes."""
+    ) -> Prepared:
+        """Return the utterances of a job's text, as phonemes, and what is left out of it."""
         try:
             prepared = self._reader.prepared(
                 job.text,
                 language=language,
                 max_chars=self._max_text_chars,
                 pronunciations=self._pronunciations(job),
+                strict=(job.unreadable or self._unreadable) == "refuse",
+                more=job.more,
             )
             with closing(prepared) as pieces:
-                for utterances in pieces:
-                    if utterances is not None:
-                        return tuple(utterances)
+                for read in pieces:
+                    if read is not None:
+                        return read
                     on_piece()
         except PronunciationError as error:
             raise InvalidRequest(str(error), param="pronunciations") from error
         except TextError as error:
             raise InvalidRequest(str(error), param="input") from error
-        return ()
+        return Prepared([])
 
     def _pronunciations(self, job: SpeechJob) -> dict[str, str]:
         """Return the entries of a job and of the dictionaries that it uses."""
@@ -357,6 +363,8 @@ def check_kept(
     That is, if the text up to the cut differs, other levels are asked for, level 0 is not drawn
     token by token, or no room is left for new frames.
     """
+    if job.more and not any(one.phonemes for one in utterances):
+        return  # nothing is drawn of it
     first = len(job.before.utterances) if job.before else 0
     if params.level_0 != "ar":
         raise InvalidRequest(

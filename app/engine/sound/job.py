@@ -244,6 +244,7 @@ class SoundJob:
             nar=plan.nar,
             decoder=plan.decoder,
             pause_owed_s=self._joiner.pending_s,
+            left_out=plan.left_out,
         )
 
 

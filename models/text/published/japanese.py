@@ -32,6 +32,16 @@ def to_hiragana(text: str) -> str:
     return text.translate(_HIRAGANA)
 
 
+def unread_kanji(text: str) -> list[str]:
+    """Return the kanji of a text of which no reading is known.
+
+    Raises TextError if Janome is needed and not installed.
+    """
+    if not _KANJI.search(text):
+        return []
+    return _KANJI.findall("".join(map(_read, re.split(r"(\s+)", text))))
+
+
 def _read(text: str) -> str:
     """Return a text without spaces with its words of kanji as katakana."""
     if not _KANJI.search(text):

@@ -9,7 +9,7 @@ Splitting at punctuation first gives the same phonemes without losses.
 
 import re
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -17,7 +17,7 @@ from typing import Final
 from models.text.characters import INLINE, cleaned
 from models.text.errors import TextError
 from models.text.espeak import pronounce
-from models.text.published.japanese import to_hiragana
+from models.text.published.japanese import to_hiragana, unread_kanji
 from models.text.reader import Reader, clean_english
 from models.text.source import Rewritten
 
@@ -40,6 +40,8 @@ class Language:
     spaced: bool = True  # whether words are separated by spaces
     # converts words to a script that the voice reads; raises TextError if it cannot
     spell: Callable[[str], str] | None = None
+    # the characters of a text that ``spell`` cannot convert
+    unspelt: Callable[[str], Collection[str]] | None = None
     tones: dict[int, str] | None = None  # translation table of espeak-ng's tone symbols
 
     def reads(self, letter: str) -> bool:
@@ -50,7 +52,13 @@ class Language:
 _HAN: Final = ("CJK ", "IDEOGRAPHIC ITERATION MARK", "LATIN ")
 LANGUAGES: Final = {
     "en": Language("en-us"),
-    "ja": Language("ja", ("HIRAGANA ", "KATAKANA", *_HAN), spaced=False, spell=to_hiragana),
+    "ja": Language(
+        "ja",
+        ("HIRAGANA ", "KATAKANA", *_HAN),
+        spaced=False,
+        spell=to_hiragana,
+        unspelt=unread_kanji,
+    ),
     "de": Language("de"),
     "fr": Language("fr-fr"),
     "zh": Language("cmn-latn-pinyin", _HAN, spaced=False, tones=_CHINESE_TONES),
@@ -75,8 +83,8 @@ def _clean(text: Rewritten, language: Language) -> Rewritten:
     # Wide punctuation is not folded: espeak-ng dropped it in training too, so these models know
     # utterances without punctuation.
     text = cleaned(text, reads=language.reads, intact=_WIDE_MARKS)
-    if language.spell is not None:
-        language.spell(text.text)  # refuses characters without a reading before synthesis
+    if language.unspelt is not None and (unread := language.unspelt(text.text)):
+        text = text.sub(re.compile(f"[{''.join(unread)}]"), " ")
     return text.sub(_SENTENCE, "\\g<0>\n\n").sub(_CLAUSE, r"\g<0> ")
 
 

@@ -43,6 +43,12 @@ KNOWN: Final = tuple(_NAMES)
 """The codes of those languages."""
 
 
+def name_of(code: str) -> str:
+    """Return the English name of a language, or its code if it is not known."""
+    names = (name for name in _NAMES.get(code, ()) if len(name) >= _SHORTEST_NAME)
+    return next(names, code).title()
+
+
 def find_language(asked: str | None, default: str, spoken: Collection[str]) -> str | None:
     """Return which of the languages that a model speaks is meant; None if it speaks no such one.
 

@@ -55,6 +55,32 @@ def test_it_writes_a_wav_and_says_what_repeats_it(
     assert [file.name for file in tmp_path.iterdir()] == ["a.wav"]
 
 
+def test_what_is_not_read_is_named_with_its_line_or_refused_before_anything_is_spoken(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    book = tmp_path / "book.txt"
+    book.write_text("One two.\n\nThe word 猫 is here.\nSo is ツ.\nAnd 猫.", "utf-8")
+    spoken(tmp_path / "a.wav", "--file", str(book), *SHORT)
+    warnings = [one for one in capsys.readouterr().err.splitlines() if "left out" in one]
+    assert warnings == [
+        "warning: left out, as the voice does not read it: 猫 (line 3 and 1 more), ツ (line 4)"
+    ]
+    out = tmp_path / "b.wav"
+    assert main(["speak", "--file", str(book), "-o", str(out), "--unreadable", "refuse"]) == 2
+    said = capsys.readouterr().err
+    assert "sentence 2, line 3: this voice reads English only, not 猫 (CJK)" in said
+    assert not [*tmp_path.glob("b.wav*")]
+
+
+def test_a_book_without_anything_to_speak_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "a.wav"
+    assert main(["speak", "猫が好き。\n\n犬も好き。", "-o", str(out)]) == 2
+    assert "this voice reads English only, not 猫が好き (CJK)" in capsys.readouterr().err
+    assert not out.exists()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "which"),

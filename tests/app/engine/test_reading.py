@@ -15,7 +15,7 @@ from app.engine.worker import ModelWorkers
 from benchmarks.service.attack import TEXTS
 from models.checkpoints.builtin import read_config
 from models.config import ModelConfig
-from models.text import FrontEnd, TextError, Utterance
+from models.text import FrontEnd, Prepared, TextError
 from samplers.knobs.params import SamplingParams
 from tests.app.tools.serving import settings_of
 
@@ -43,13 +43,14 @@ HOW: Any = {"language": "en", "max_chars": 4096}
 
 def outcome(reader: FrontEnd | TextProcess, text: str) -> tuple[Any, ...]:
     """What comes of a text: pieces, the last its utterances, and their words, or why not."""
-    pieces: list[list[Utterance] | None] = []
+    pieces: list[Prepared | None] = []
     try:
         for piece in reader.prepared(text, **HOW):
             pieces.append(piece)
     except TextError as error:
         return pieces, str(error)
-    return pieces, [reader.words(one, language="en") for one in pieces[-1] or ()]
+    assert pieces[-1] is not None
+    return pieces, [reader.words(one, language="en") for one in pieces[-1].utterances]
 
 
 @pytest.mark.parametrize("text", [*SPOKEN, *REFUSED], ids=lambda text: ascii(text[:6]))
@@ -81,7 +82,7 @@ def test_a_service_reads_no_text_in_the_process_that_draws(toy, local, monkeypat
     with pytest.raises(AssertionError, match="read here"):
         outcome(local, "Hello there.")
     with closing(Synthesizer.load(settings, started=ModelWorkers())) as there:
-        assert [*there.plan(job(SPOKEN[2])).utterances] == wanted
+        assert [*there.plan(job(SPOKEN[2])).utterances] == wanted.utterances
         assert [*there.read(job(SPOKEN[2])).utterances] == wanted
         with pytest.raises(InvalidRequest, match="characters once numbers"):
             there.plan(job(TEXTS["digits"]))

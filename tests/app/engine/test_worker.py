@@ -130,8 +130,9 @@ def test_a_text_that_ends_the_process_is_refused_in_words(toy: Path) -> None:
     reader = TextProcess(config, Worker("ending", "tests.app.engine.worker_tables:ending_table"))
 
     def read(text: str) -> int:
-        *_, utterances = reader.prepared(text, language="en", max_chars=4096)
-        return len(utterances or ())
+        *_, read = reader.prepared(text, language="en", max_chars=4096)
+        assert read is not None
+        return len(read.utterances)
 
     with closing(reader):
         generations = []

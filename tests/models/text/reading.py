@@ -4,14 +4,20 @@ from collections.abc import Iterable
 from typing import Any
 
 from models.config import ModelConfig
-from models.text import ENGLISH_SYMBOLS, FrontEnd, Utterance
+from models.text import ENGLISH_SYMBOLS, FrontEnd, Prepared, Utterance
 
 
 def prepare(text: str, front_end: FrontEnd | None = None, **how: Any) -> list[Utterance]:
     """Return the utterances of a text, by default as the built-in voice reads it."""
+    return prepared(text, front_end, **how).utterances
+
+
+def prepared(text: str, front_end: FrontEnd | None = None, **how: Any) -> Prepared:
+    """Return what a text is read as, with what is left out of it."""
     how = {"language": "en", "max_chars": 4096, **how}
-    *_, utterances = (front_end or reading()).prepared(text, **how)
-    return utterances or []
+    *_, read = (front_end or reading()).prepared(text, **how)
+    assert read is not None
+    return read
 
 
 def reading(

@@ -91,6 +91,14 @@ def test_home_assistants_languages_are_taken(port, language) -> None:
     assert AudioStop.is_type(events[-1].type)
 
 
+@pytest.mark.parametrize(("text", "heard"), [("Hi. 猫", True), ("猫", False), ("😊", False)])
+def test_what_is_not_read_is_told_with_the_end_of_the_sound(port, text, heard) -> None:
+    events = talk(port, Synthesize(text, VOICE).event(), until="audio-stop")
+    assert AudioStart.is_type(events[0].type)
+    assert events[-1].data["warnings"][0].startswith("left out, as ")
+    assert bool(sound(events)) == heard
+
+
 def test_a_text_in_pieces_is_spoken_once_and_its_repetition_is_not(port) -> None:
     streamed = talk(
         port,
