@@ -1,8 +1,8 @@
 """Candidate boundaries of an incremental text, and whether a sentence continues after one.
 
-Candidates are found in one pass and decided by their neighbourhood: the word before, at most
-`_WORD_CHARS` long, and what follows. The cost is linear in the length of any text: quantifiers are
-possessive, and a run of marks is only tried at its beginning.
+Candidates are found in one pass and decided by their neighbourhood: the words before, as far as
+`models.text.normalise.ends` looks, and what follows. The cost is linear in the length of any text:
+quantifiers are possessive, and a run of marks is only tried at its beginning.
 """
 
 # ruff: noqa: RUF001 - marks and quotes of several scripts
@@ -11,19 +11,7 @@ import re
 from typing import Final
 
 from models.text.incremental.enclosure import Undecided
-from models.text.normalise.rule import any_of
-from models.text.normalise.vocabulary import (
-    ABBREVIATIONS,
-    DAYS,
-    MIDWAY,
-    MONTHS,
-    OPENERS,
-    REFERENCES,
-    SHORT_MONTHS,
-    STREETS,
-    TITLES,
-    UNITS,
-)
+from models.text.normalise.ends import abbreviates, following
 
 PAUSE: Final = r"\[pause:[\d.]{1,13}m?s\]"
 VOICE: Final = r"\[voice:[^\[\]\n]{1,200}\]"
@@ -45,10 +33,6 @@ BORDER: Final = re.compile(
 
 _TAIL: Final = frozenset("".join((_MARK, _CLOSING.replace("\\", ""), _WIDE, _WIDE_CLOSING)))
 
-_WORD_CHARS: Final = 64  # longer than any abbreviation, unit or sequence of initials
-_ABBREVIATED: Final = re.compile(rf"(?<![\w.])(?:{any_of({**ABBREVIATIONS, **STREETS})})$")
-_MEASURE: Final = re.compile(rf"\d[ -]?(?:{any_of(unit.rstrip('.') for unit in UNITS)})(?:/\w+)?$")
-_INITIALS: Final = re.compile(r"(?:[A-Za-z]\.)+[A-Za-z]|[A-HJ-Za-z]")
 # At the beginning of a line, as in `normalise`, or after a pause.
 _LIST_NUMBER: Final = re.compile(
     rf"(?P<border>^|\n|{PAUSE})[ \t]*+(?:(?:#{{1,6}}|[-*•‣])[ \t]++)?\d{{1,3}}$", re.IGNORECASE
@@ -88,46 +72,17 @@ def numbers(match: re.Match[str], since: int, *, at_line_start: bool) -> bool:
     return not after_opening[:1].isdigit() and match["opening"] != "["
 
 
-def continues(match: re.Match[str]) -> bool:
-    """Return whether the sentence continues: "Stop!" he said. Well... maybe. Dr. Who."""
+def continues(match: re.Match[str], *, complete: bool = False) -> bool:
+    """Return whether the sentence continues: "Stop!" he said. Well... maybe. Dr. Who.
+
+    ``complete``: no text follows. Raises Undecided if what follows decides.
+    """
     mark, upcoming = match["mark"], match["next"]
     if match["closing"] or mark.endswith(("..", "…")):
         return (upcoming[:1].islower() or upcoming[:1].isdigit()) and not match["opening"]
-    return mark == "." and _abbreviates(match)
-
-
-def _abbreviates(match: re.Match[str]) -> bool:
-    """Return whether a full stop belongs to an abbreviation and ends no sentence."""
-    upcoming, at = match["next"], match.start()
-    before = _word_before(match.string, at)
-    if before in TITLES:
-        return True
-    if before.lower() in REFERENCES and upcoming[:1].isdigit():
-        return True
-    near = max(0, at - _WORD_CHARS)
-    if before in MIDWAY or _MEASURE.search(match.string, near, at):
-        return upcoming[:1].islower() or upcoming[:1].isdigit()
-    if before in DAYS or before in SHORT_MONTHS:
-        return _dated(match, weekday=before in DAYS)
-    if _ABBREVIATED.search(match.string, near, at) or _INITIALS.fullmatch(before):
-        if not match["after"]:
-            raise Undecided
-        return upcoming not in OPENERS
-    return False
-
-
-def _word_before(text: str, end: int) -> str:
-    start, least = end, max(0, end - _WORD_CHARS)
-    while start > least and (text[start - 1].isalnum() or text[start - 1] in "._"):
-        start -= 1
-    return text[start:end]
-
-
-def _dated(match: re.Match[str], *, weekday: bool) -> bool:
-    """Return whether a date continues: Sept. 5. Fri. 5 Mar. Mon. - Fri."""
-    upcoming = match["next"]
-    if upcoming[:1].isdigit() or not weekday:
-        return upcoming[:1].isdigit()
-    if not match["after"]:
+    if mark != ".":
+        return False
+    abbreviated = abbreviates(following(match.string, match.end("mark"), complete=complete))
+    if abbreviated is None:
         raise Undecided
-    return upcoming in MONTHS or upcoming in SHORT_MONTHS or match["after"] in "-–—"
+    return abbreviated

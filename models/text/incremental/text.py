@@ -152,7 +152,7 @@ class GrowingText:
         if match["mark"]:
             if PARAGRAPH.search(match["space"]):
                 return True
-            if match["opening"] != "[" and continues(match):
+            if match["opening"] != "[" and continues(match, complete=self._complete):
                 return False
         return not self._enclosure.around(self._text, end, complete=self._complete)
 

@@ -4,26 +4,45 @@ import re
 from typing import Final
 
 from models.text.normalise import numbers as say
+from models.text.normalise.ends import abbreviates, ends, following, is_street
 from models.text.normalise.rule import Match, any_of, rule
 from models.text.normalise.vocabulary import (
     ABBREVIATIONS,
+    DAYS,
+    DETERMINERS,
     MIDWAY,
-    OPENERS,
     REFERENCES,
     REGNAL_NAMES,
+    SHORT_MONTHS,
     STREETS,
     TITLES,
 )
 
-_NEAR_CHARS: Final = 64  # how far back the preceding word is searched
-_FOLLOWING: Final = re.compile(r"[\"')]*(?:\s+[\"'(]*(\w*)|$)")
+_AFTER_DAYS: Final = frozenset([
+    "on",
+    "in",
+    "by",
+    "since",
+    "until",
+    "till",
+    "last",
+    "next",
+    "this",
+    "every",
+    "from",
+    "to",
+    "of",
+    "and",
+    "through",
+    "early",
+    "late",
+    "mid",
+])
 
 
 def full_stop(match: Match) -> str:
     """Return "." if the full stop at the end of a match also ends a sentence, else ""."""
-    following = _FOLLOWING.match(match.string, match.end())
-    ends = following is not None and (not following[1] or following[1] in OPENERS)
-    return "." if ends and match[0].endswith(".") else ""
+    return "." if match[0].endswith(".") and ends(match.string, match.end()) else ""
 
 
 def _abbreviation(match: Match) -> str:
@@ -39,11 +58,33 @@ def _street(match: Match) -> str:
 
 
 def _street_or_title(match: Match) -> str:
-    """Distinguish "Oak St. She left" from "see Dr. Will Jones" by the preceding word."""
-    before = match.string[max(0, match.start() - _NEAR_CHARS) : match.start()].split()[-1]
-    if before[0].isupper() and before not in OPENERS:
+    """Distinguish "Oak St. She left" from "see Dr. Will Jones" by the words around."""
+    if is_street(following(match.string, match.end())):
         return _street(match)
-    return TITLES.get(match[1], STREETS[match[1]])
+    return TITLES[match[1]] + _title_end(match)
+
+
+def _title_end(match: Match) -> str:
+    upcoming = following(match.string, match.end())
+    return "" if abbreviates(upcoming) and upcoming.next else full_stop(match)
+
+
+def _title(match: Match) -> str:
+    spoken = TITLES[match[1].capitalize()]
+    spoken = spoken if match[1][0].isupper() else spoken.lower()
+    return spoken + _title_end(match)
+
+
+def _day_or_month(match: Match) -> str:
+    """Write a day or month out where it can be no name: "On Mon. we", not "the Sun. It"."""
+    word = match[1]
+    upcoming = following(match.string, match.end())
+    before = match.string[max(0, match.start() - 16) : match.start()].split()[-1:]
+    cued = bool(before) and before[0].lower().strip("(\"'") in _AFTER_DAYS
+    goes_on = upcoming.next[:1].islower() or match.string[match.end() :][:1] in {*",;:)"}
+    if not cued and (not goes_on or (before and before[0].lower() in DETERMINERS)):
+        return match[0]
+    return {**DAYS, **SHORT_MONTHS}[word] + full_stop(match)
 
 
 def _initials(match: Match) -> str:
@@ -51,12 +92,15 @@ def _initials(match: Match) -> str:
 
 
 def _initial(match: Match) -> str:
-    return match[0] if match[2] in OPENERS else say.letters(match[1])
+    return match[0] if ends(match.string, match.end()) else say.letters(match[1])
 
 
 def _reference(match: Match) -> str:
+    if not abbreviates(following(match.string, match.end(1) + 1)):
+        return match[0]
     spoken = REFERENCES[match[1].lower()]
-    return spoken.capitalize() if match[1][0].isupper() else spoken
+    spoken = spoken.capitalize() if match[1][0].isupper() else spoken
+    return f"{spoken} {say.cardinal(str(say.roman(match[2])))}" if match[2] else spoken
 
 
 def _roman(match: Match) -> str:
@@ -71,19 +115,21 @@ def _roman(match: Match) -> str:
 
 RULES: Final = (
     rule(rf"(?<=\w )({any_of(STREETS.keys() - TITLES.keys())})\.(?!\w)", _street),
-    rule(rf"(?<=[a-z] )({any_of(STREETS)})\.(?=[,;:?!)]|\s+[a-z]|\s*$)", _street),
-    rule(rf"(?<=[a-z] )({any_of(STREETS)})\.(?=\s+(?:{any_of(OPENERS)})\b)", _street_or_title),
-    rule(rf"\b({any_of(TITLES)})\.(?=\s+[\"']?[A-Z])", lambda match: TITLES[match[1]]),
+    rule(r"\b(St|Dr)\.(?!\w)", _street_or_title),
+    rule(rf"\b({any_of(TITLES)})\.(?=\s+[\"']?\w)", _title),
+    rule(r"(?<!\w)(mr|mrs|ms|dr|prof)\.(?!\w)", _title),
     rule(
         r"\b(Mrs?|Ms|Messrs|Dr|Prof)\.?(?=\s(?:[A-Z]|and\b|or\b|&))", lambda match: TITLES[match[1]]
     ),
-    rule(rf"(?<![\w.])({any_of(REFERENCES)})\.(?=\s?\d)", _reference, re.IGNORECASE),
+    rule(rf"\b({any_of({**DAYS, **SHORT_MONTHS})})\.(?!\w)", _day_or_month),
+    rule(rf"(?<![\w.])({any_of(REFERENCES)})\.\s?([IVXLC]{{1,7}})\b", _reference, re.IGNORECASE),
+    rule(rf"(?<![\w.])({any_of(REFERENCES)})\.()(?=\s?\d)", _reference, re.IGNORECASE),
     rule(rf"(?<![\w.])({any_of(ABBREVIATIONS)})\.(?!\w)", _abbreviation),
     rule(r"\b([Tt])el\.:", r"\1elephone:"),
     rule(rf"(?<![\w.])({any_of(MIDWAY)})\.(?=\s+[a-z\d(])", lambda match: MIDWAY[match[1]]),
     rule(r"\bvs\b", "versus"),
     rule(r"(?<![\w.])(?:[A-Za-z]\.){2,}", _initials),
-    rule(r"(?<![\w.'])([A-HJ-Z])\.(?=\s+([A-Z]\w*))", _initial),
+    rule(r"(?<![\w.'])([A-HJ-Z])\.(?=\s+[A-Z])", _initial),
     rule(r"\bw/o\b", "without"),
     rule(r"\bw/(?=\s?\w)", "with "),
     rule(r"\bWar I\b(?!')", "War one"),

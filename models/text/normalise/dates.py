@@ -126,7 +126,7 @@ def _years(match: Match) -> str:
     return f"{say.year(match[1])} to {last}"
 
 
-_HALF: Final = r"\s?(?P<half>[ap])(?:\.\s?m\.|\.?m\b)"
+_HALF: Final = r"\s?(?P<half>[ap])(?:\.\s?m\.|\.?m\b(?:\.(?=\s+[a-z]))?)"
 _CLOCK: Final = r"(?<![\w:.,])(?P<hour>[01]?\d|2[0-3])"
 _MINUTE: Final = r":(?P<minute>[0-5]\d)(?::(?P<second>[0-5]\d(?:[.,]\d{1,9}(?!\d))?))?"
 _DURATION: Final = re.compile(r"(\d+)\s?(h(?:rs?)?|m(?:ins?)?|s(?:ecs?)?)")

@@ -48,6 +48,7 @@ ABBREVIATIONS: Final = {
     "w.r.t": "with respect to", "Jr": "Junior", "Sr": "Senior", "Esq": "Esquire",
     "Ph.D": "P H D", "Inc": "Incorporated", "Ltd": "Limited", "Corp": "Corporation",
     "Co": "Company", "Bros": "Brothers", "Dept": "Department", "dept": "department",
+    "asst": "assistant", "Asst": "Assistant", "intl": "international", "mgr": "manager",
     "Univ": "University", "Assn": "Association", "Govt": "Government", "govt": "government",
 }  # fmt: skip
 
@@ -56,7 +57,7 @@ MIDWAY: Final = {
     "est": "established", "min": "minimum", "max": "maximum", "misc": "miscellaneous",
     "incl": "including", "excl": "excluding", "ext": "extension", "tel": "telephone",
     "Tel": "Telephone", "temp": "temperature", "avg": "average", "ed": "edition",
-    "Min": "Minimum", "dist": "district",
+    "Min": "Minimum", "dist": "district", "apt": "apartment", "vol": "volume", "chap": "chapter",
 }  # fmt: skip
 
 # Written with a full stop before a number; the full stop never ends a sentence.
@@ -67,8 +68,71 @@ REFERENCES: Final = {
     "c": "circa", "ver": "version", "ext": "extension", "apt": "apartment", "rm": "room",
 }  # fmt: skip
 
-# A capitalised word after an abbreviation opens a sentence if it is one of these; otherwise it
-# may be the rest of a name ("the U.S. Army", "Acme Inc. Europe").
+# Never end a sentence: what they announce follows.
+BEFORE_NAMES: Final = frozenset(
+    "e.g i.e eg ie E.g I.e vs Vs v cf Cf viz approx Approx a.k.a w.r.t".split()
+)
+
+# Initials that are no person's: a capital after them opens a sentence, but for the names below.
+ACRONYMS: Final = frozenset(
+    "US USA UK UN EU UAE DC LA NY NYC AD BC BCE CE PHD MD BA MA BS MS MBA RN DDS JD CEO CFO FBI "
+    "CIA NASA NATO BBC CNN TV PC ID IQ VIP DNA RSVP RIP PS PO POW MIA ETA FAQ DIY UFO ATM GPS "
+    "HQ IRS NBA NFL MIT UCLA AM PM USSR UPS PTA DJ MC HR PR IT AI AC".split()
+)
+AFTER_ACRONYMS: Final = frozenset(
+    "Army Navy Marine Marines Air Coast Space Senate House Congress President Vice Supreme "
+    "Department Treasury Government Constitution Capitol Embassy Ambassador Attorney District "
+    "Court Bureau Census Route Highway Steel Postal Secretary Representative Senator Virgin "
+    "Fish Forest Open Olympic Soccer Food Environmental Federal Marshal Marshals Trade Agency "
+    "Central National Patent Customs Immigration Dollar Dollars Treasuries Geological General "
+    "Security Parliament Prime Council Commission Charter Secretary-General Human Children Box "
+    "Program Programme Student Students Thesis Metro Police United".split()
+)
+AFTER_TIMES: Final = frozenset(
+    "Eastern Central Mountain Pacific Greenwich Standard Daylight Summer Coordinated Universal "
+    "Local EST EDT ET CST CDT CT MST MDT MT PST PDT PT GMT UTC BST CET CEST IST JST AEST Zulu "
+    "Monday Tuesday Wednesday Thursday Friday Saturday Sunday January February March April June "
+    "July August September October November December".split()
+)
+# After a street, and after "Inc." or "Jr."
+AFTER_STREETS: Final = frozenset(
+    "North South East West Northeast Northwest Southeast Southwest Apt Apartment Suite Ste Unit "
+    "Floor Station Bridge Journal Market Hotel Park School Church Theatre Theater Pier "
+    "Extension Bakery High Day Boulevard Blvd Memorial National Library Airport Limited LLC LLP "
+    "Ltd Inc Corp Cork Kildare Galway Mayo Kerry Clare Donegal Wicklow Meath Down Antrim".split()
+)
+AFTER_SAINT: Final = frozenset(
+    "Louis Paul John Peter Mary James Andrew Andrews George Patrick Nicholas Francis Helens "
+    "Helena Petersburg Lucia Lucie Thomas Joseph Anne Ann Anna Clair Clare Augustine Vincent "
+    "Kitts Croix Moritz Tropez Bernard Albans Catherine Catharines Lawrence Pancras Martin "
+    "Michael Stephen Mark Matthew Luke Simon Jude Elmo Charles Cloud Ives Pierre Barth Maarten "
+    "Laurent Germain Denis Gallen Agnes Cecilia Christopher David Dominic Benedict Anthony "
+    "Giles Jerome Margaret Marie Valentine Joan Barnabas Bartholomew Edmund Ignatius Leonard "
+    "Olaf Xavier".split()
+)
+BEFORE_SAINT: Final = frozenset(
+    "Mount Mt Lake Port Fort Ft Cape Point Isle Island Sault East West North South Old Saint Bay "
+    "Church Cathedral Feast Hospital Hotel School".split()
+)
+# Before a street's name: on Main St.
+PLACING: Final = frozenset("on along down off up onto at from near between across past of".split())
+DETERMINERS: Final = frozenset(
+    "the a an my your his her our their this that any every some".split()
+)
+# Small words that make no sentence of names: "The Bank of the U.S."
+CONNECTING: Final = frozenset("of the and a an in at on for to from by or with about".split())
+# Before a single capital, which is then no initial: plan B.
+LABELLED: Final = frozenset(
+    "plan vitamin vitamins hepatitis grade grades group groups type class section option options "
+    "exhibit appendix point figure team column row room gate terminal platform building block part "
+    "question answer letter unit side size line zone level phase version model series item box "
+    "stage chapter track lane door hall ward deck form schedule schedules variant variable node "
+    "player person patient product drive disk step key minor major note string candidate exit "
+    "influenza category sample bus train pier wing floor problem tier product".split()
+)
+
+# A capitalised word after an abbreviation opens a sentence if it is one of these, whatever the
+# abbreviation.
 OPENERS: Final = frozenset(
     "A After All Also Although An And Another As At Because Before Both But By Can Could Did Do "
     "Does Each Even Every Few First For From Had Has Have He Her Here His How However I If In Is "

@@ -141,7 +141,7 @@ def slow_border(match: re.Match[str], end: int, line_start: bool) -> bool:
         raise Undecided
     if match["paragraph"] or (match["mark"] and PARAGRAPH.search(match["space"])):
         return True
-    if match["mark"] and match["opening"] != "[" and continues(match):
+    if match["mark"] and match["opening"] != "[" and continues(match, complete=True):
         return False
     return not slow_enclosed(text, end)
 
