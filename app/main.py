@@ -14,12 +14,14 @@ from app.api import errors
 from app.api.document import Service, operation_id
 from app.api.gate.admission import Admission, Keyring, OpenConnections
 from app.api.gate.middleware import BEARER_KEY, GATE_RESPONSES, GateMiddleware, HttpMetrics
-from app.api.live.valle import live_router, unknown_router
+from app.api.live.valle import unknown_router
 from app.api.reports.recent import RecentSpeeches
 from app.api.reports.writer import ReportWriter
 from app.api.routes import health_router, list_router, metrics_router
 from app.api.shapes.elevenlabs import elevenlabs_router, elevenlabs_voices_router
 from app.api.shapes.elevenlabs_live import elevenlabs_live_router
+from app.api.shapes.nari_live import nari_live_router
+from app.api.shapes.vllm_live import stream_router
 from app.api.shapes.words import captioned_router
 from app.api.shapes.wyoming import WyomingServer
 from app.api.speech.answer import WHOLE_SPEECHES
@@ -132,7 +134,8 @@ def create_app(settings: Settings | None = None, engine: SpeechEngine | None = N
     shared = app.state.shared = add_state(app, settings)
     add_middleware(app, settings, keyring)
     errors.install(app)
-    app.include_router(live_router)  # its path looks like the id of a speech
+    app.include_router(stream_router)  # these paths look like the id of a speech
+    app.include_router(nari_live_router)
     security = [BEARER_KEY] if keyring else []
     app.include_router(elevenlabs_live_router)
     for router in (

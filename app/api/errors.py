@@ -81,8 +81,47 @@ _CODES = {
 CLIENT_CLOSED = 499
 """Status in the access log when the client has left; nginx's convention. It is never sent."""
 
-_MEANT = {"text": "input", "speaker": "voice", "format": "response_format"}
+_MEANT = {
+    "text": "input",
+    "prompt": "input",
+    "speaker": "voice",
+    "speaker_id": "voice",
+    "voice_id": "voice",
+    "model_id": "model",
+    "format": "response_format",
+    "output_format": "response_format",
+    "lang": "language",
+    "language_code": "language",
+    "language_id": "language",
+    "cfg_scale": "cfg_strength",
+    "cfg_weight": "cfg_strength",
+    "guidance_scale": "cfg_strength",
+    "repeat_penalty": "repetition_penalty",
+    "return_timestamps": "timestamps",
+    "word_timestamps": "timestamps",
+    "logprobs": "top_logprobs",
+}
 """Fields of other servers, and what they are called here."""
+
+_UPLOAD = "voices are uploaded first: docs/voices.md"
+_OURS = {
+    **dict.fromkeys(
+        (
+            *("ref_audio", "ref_text", "ref_audio_2", "reference_audio", "reference_text"),
+            *("references", "speaker_wav", "speaker_audio", "speaker_embedding", "voice_prompt"),
+            *("audio_prompt", "audio_prompt_path", "prompt_audio", "prompt_text", "voice_clone"),
+            "x_vector_only_mode",
+        ),
+        _UPLOAD,
+    ),
+    "task_type": f"the only task is CustomVoice; {_UPLOAD}",
+    "items": "a request has one text; `valle-serve batch` speaks a file of requests: docs/cli.md",
+    "max_tokens": "max_duration_s bounds a speech",
+    "do_sample": "temperature 0 draws the likeliest code",
+    "emotion": "the models take no emotions",
+    "exaggeration": "the models take no emotions",
+}
+"""Fields of other servers, and what serves their purpose here."""
 
 _PATTERNS = {
     "[a-z0-9][a-z0-9_-]": "may have up to 64 lower-case letters, digits, - and _, and begins with a"
@@ -236,6 +275,8 @@ def _sentence(problem: Mapping[str, Any], guesses: Iterator[int]) -> str:
             near = get_close_matches(field, alike, n=1, cutoff=_CLOSE)
         near = [_MEANT[field]] if field in _MEANT else near
         message = f"there is no such field{f', did you mean {near[0]}?' if near else ''}"
+        if field in _OURS:
+            message = f"there is no such field: {_OURS[field]}"
     elif problem["type"] == "string_pattern_mismatch":
         message = next((words for part, words in _PATTERNS.items() if part in message), message)
     return f"{field}: {message}" if field else message

@@ -91,20 +91,26 @@ def _has_many_marks(raw: bytes) -> bool:
 IGNORED_FIELDS: Final = frozenset({
     "allow_voice_tags",
     "download_format",
+    "initial_codec_chunk_frames",
     "lang_code",
+    "max_new_tokens",
     "metadata",
     "non_streaming_mode",
     "normalization_options",
     "return_download_link",
     "safety_identifier",
     "ssml",
+    "task_type",
     "user",
     "volume_multiplier",
 })
 """Fields that clients of other servers send and that do nothing here: `X-Ignored` names them.
 
-Anybody may add one that changes neither the words, nor who speaks, nor for how long.
+Anybody may add one that changes neither the words nor who speaks.
 """
+
+IGNORED_VALUES: Final = {"task_type": ("CustomVoice",)}
+"""Values of those that do nothing at these alone: vLLM-Omni's other tasks ask for another voice."""
 
 _TO_CLEAN: Final = re.compile(rf"null|{'|'.join(sorted(IGNORED_FIELDS))}")
 
@@ -132,6 +138,7 @@ def cleaned(
         return raw, []
     fields = kind.model_fields
     unused = IGNORED_FIELDS - fields.keys() if issubclass(kind, SpeechOptions) else frozenset()
+    unused -= {name for name, some in IGNORED_VALUES.items() if sent.get(name) not in (None, *some)}
     ignored = sorted(unused & sent.keys())
     kept = {
         name: value

@@ -5,7 +5,7 @@ and `response.done`. Unknown messages and fields are refused, never ignored.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, ClassVar, Final, Literal
 
 from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
@@ -85,10 +85,11 @@ ClientMessage = ResponseCreate | InputText | ResponseCancel
 CLIENT_MESSAGE: Final[TypeAdapter[ClientMessage]] = TypeAdapter(
     Annotated[ClientMessage, Field(discriminator="type")]
 )
-CLIENT_MESSAGE_TYPES: Final = tuple(
-    sorted(CLIENT_MESSAGE.json_schema()["discriminator"]["mapping"])
-)
-"""Values of `type` that clients may send."""
+
+
+def message_types(messages: TypeAdapter[Any]) -> list[str]:
+    """Return the values of `type` that clients may send."""
+    return sorted(messages.json_schema()["discriminator"]["mapping"])
 
 
 ENCODINGS: Final[Mapping[AudioFormat, str]] = {
@@ -108,7 +109,11 @@ _OPEN = "response"
 
 
 class ValleSession(WebSocketSession):
-    """A WebSocket of protocol `valle.speech.v1`."""
+    """A WebSocket of protocol `valle.speech.v1`, or of one that differs in its messages alone."""
+
+    messages: ClassVar[TypeAdapter[Any]] = CLIENT_MESSAGE  # those of the client
+    creates: ClassVar[type[SpeechOptions]] = ResponseCreate  # the one that begins a response
+    created_by: ClassVar[str] = "response.create"  # its type
 
     def __init__(self, websocket: WebSocket, services: Services) -> None:
         super().__init__(websocket, services)
@@ -148,10 +153,10 @@ class ValleSession(WebSocketSession):
             return
         try:
             check_json_size(message)
-            sent, ignored = cleaned(message, {"response.create": ResponseCreate})
-            parsed = validated(lambda text: CLIENT_MESSAGE.validate_json(text, strict=True), sent)
+            sent, ignored = cleaned(message, {self.created_by: self.creates})
+            parsed = validated(lambda text: self.messages.validate_json(text, strict=True), sent)
         except (InvalidRequest, ValidationError) as error:
-            await self._error(_parse_error_detail(error))
+            await self._error(_parse_error_detail(error, self.messages))
             return
         sequence = parsed.sequence if isinstance(parsed, InputText) else None
         try:
@@ -159,31 +164,45 @@ class ValleSession(WebSocketSession):
         except SpeechError as refusal:
             await self._error(speech_error_detail(refusal), sequence)
 
-    async def _execute(self, message: ClientMessage, ignored: list[str]) -> None:
+    async def _execute(
+        self, message: SpeechOptions | InputText | ResponseCancel, ignored: list[str]
+    ) -> None:
         await self.settle()
         speech = self.speeches.get(_OPEN)
-        if isinstance(message, ResponseCreate):
+        if isinstance(message, SpeechOptions):
             await self._create(message, ignored)
         elif speech is None:
             sequence = message.sequence if isinstance(message, InputText) else None
-            text = "no response is open; send response.create first"
+            text = f"no response is open; send {self.created_by} first"
             await self._error(error_detail(422, text, param="type", code="no_response"), sequence)
         elif isinstance(message, ResponseCancel):
             await self.cancel(_OPEN)
         else:
             await self._take(speech, message)
 
-    async def _create(self, wanted: ResponseCreate, ignored: list[str]) -> None:
+    async def _create(self, wanted: SpeechOptions, ignored: list[str]) -> None:
         if self.speeches:
             text = "a response is open; end its text and wait for response.done, or cancel it"
             await self._error(error_detail(422, text, param="type", code="response_open"))
             return
         services = self._services
         check_model(wanted.model, services.engine.info.name, model_names(self._settings))
-        messages = ResponseMessages(self._socket, wanted, services)
+        form, messages = self.response(wanted)
         messages.ignored = ignored + ignored_fields(wanted, self._settings, messages.id)
-        await self.begin(_OPEN, wanted, wanted.response_format, messages)
+        await self.begin(_OPEN, wanted, form, messages)
         self._sequence = 0
+
+    def response(self, wanted: SpeechOptions) -> tuple[AudioFormat, "ResponseMessages"]:
+        """Return the format of a response, and what sends its messages."""
+        assert isinstance(wanted, ResponseCreate)
+        form = wanted.response_format
+        return form, ResponseMessages(self._socket, wanted, self._services, form)
+
+    async def acknowledge(self, response_id: str, message: InputText) -> None:
+        """Tell that a message was taken."""
+        await self._socket.message(
+            "input_text.ack", response_id=response_id, sequence=message.sequence
+        )
 
     async def _take(self, speech: LiveSpeech, message: InputText) -> None:
         if message.sequence != self._sequence:
@@ -197,9 +216,7 @@ class ValleSession(WebSocketSession):
         else:
             speech.growing.end()
         self._sequence += 1
-        await self._socket.message(
-            "input_text.ack", response_id=speech.id, sequence=message.sequence
-        )
+        await self.acknowledge(speech.id, message)
 
     async def _error(self, error: ErrorDetail, sequence: int | None = None) -> None:
         speech = self.speeches.get(_OPEN)
@@ -211,9 +228,15 @@ class ValleSession(WebSocketSession):
 class ResponseMessages(SpeechMessages):
     """The messages of one response."""
 
-    def __init__(self, socket: LiveSocket, wanted: ResponseCreate, services: Services) -> None:
+    def __init__(
+        self,
+        socket: LiveSocket,
+        wanted: SpeechOptions,
+        services: Services,
+        form: Literal["pcm", "ulaw", "alaw"] = "pcm",
+    ) -> None:
         super().__init__()
-        self._socket, self._wanted = socket, wanted
+        self._socket, self._wanted, self._form = socket, wanted, form
         self._reports: ReportWriter = services.reports
         self._rate_hz = services.engine.info.sample_rate_hz
         self.ignored: list[str] = []  # fields of the request that do nothing
@@ -221,7 +244,7 @@ class ResponseMessages(SpeechMessages):
 
     async def accepted(self) -> None:
         """Send `response.created`."""
-        form = self._wanted.response_format
+        form = self._form
         output = OutputOptions(form, sample_rate=self._wanted.sample_rate)
         rate_hz = output.rate_hz(self._rate_hz)
         await self._send("response.created", ignored=self.ignored, audio=_frames(form, rate_hz))
@@ -283,7 +306,9 @@ class ResponseMessages(SpeechMessages):
         await self._socket.message(kind, self._wanted.speed, response_id=self.id, **fields)
 
 
-def _parse_error_detail(error: InvalidRequest | ValidationError) -> ErrorDetail:
+def _parse_error_detail(
+    error: InvalidRequest | ValidationError, messages: TypeAdapter[Any]
+) -> ErrorDetail:
     """Return the error detail of an invalid message, without its type in the field's name."""
     try:
         if isinstance(error, InvalidRequest):
@@ -292,7 +317,7 @@ def _parse_error_detail(error: InvalidRequest | ValidationError) -> ErrorDetail:
     except InvalidRequest as refusal:
         return speech_error_detail(refusal)
     if problems[0]["type"] in {"union_tag_invalid", "union_tag_not_found"}:
-        kinds = ", ".join(CLIENT_MESSAGE_TYPES)
+        kinds = ", ".join(message_types(messages))
         return error_detail(
             422, f"type: must be one of {kinds}", param="type", code=problems[0]["type"]
         )
@@ -301,21 +326,21 @@ def _parse_error_detail(error: InvalidRequest | ValidationError) -> ErrorDetail:
 
 _SHOWN_CHARS = 100
 
-live_router = APIRouter()
 unknown_router = APIRouter()
 """To be included last: it answers every other path."""
 
 
-@live_router.websocket("/v1/audio/speech/stream")
-async def live_speech(websocket: WebSocket) -> None:
-    """Speak a text while it is being written."""
+async def serve_protocol(
+    websocket: WebSocket, session: type[WebSocketSession], protocol: str
+) -> None:
+    """Serve a session if the client offers its subprotocol, or none."""
     offered = websocket.scope["subprotocols"]
-    if offered and PROTOCOL not in offered:
-        message = f"the subprotocol must be {PROTOCOL}"
+    if offered and protocol not in offered:
+        message = f"the subprotocol must be {protocol}"
         answer = error_response(422, message, param="sec-websocket-protocol", code="subprotocol")
         await websocket.send_denial_response(answer)
         return
-    await serve_session(websocket, ValleSession, PROTOCOL if offered else None)
+    await serve_session(websocket, session, protocol if offered else None)
 
 
 @unknown_router.websocket(paths.EVERY_PATH)

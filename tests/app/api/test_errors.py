@@ -244,7 +244,10 @@ def test_a_media_type_is_compared_without_case(toy_server, kind) -> None:
         ("voise", "voice"),
         ("cfg_strenght", "cfg_strength"),
         ("sample_rte", "sample_rate"),
-        ("max_tokens", None),
+        ("max_tokenz", None),
+        ("speaker", "voice"),
+        ("lang", "language"),
+        ("repeat_penalty", "repetition_penalty"),
         ("format", "response_format"),
         ("text", "input"),
     ],
@@ -254,6 +257,32 @@ def test_another_field_is_named_only_where_it_is_close(toy_server, field, meant)
     message = shape(answer)["message"]
     assert message.startswith(f"{field}: there is no such field")
     assert message.endswith(f"did you mean {meant}?" if meant else "no such field")
+
+
+@pytest.mark.parametrize(
+    ("fields", "way"),
+    [
+        ({"ref_audio": "data:audio/wav;base64,AA=="}, "docs/voices.md"),
+        ({"ref_text": "Hello."}, "docs/voices.md"),
+        ({"speaker_wav": "a.wav"}, "docs/voices.md"),
+        ({"task_type": "Base"}, "docs/voices.md"),
+        ({"task_type": "VoiceDesign"}, "docs/voices.md"),
+        ({"max_tokens": 5}, "max_duration_s"),
+    ],
+)
+def test_a_field_of_another_server_is_told_what_serves_its_purpose(toy_server, fields, way) -> None:
+    answer = toy_server.post("/tts", json={"input": "Hi."} | fields)
+    assert answer.status_code == 422
+    assert way in shape(answer)["message"]
+
+
+def test_fields_of_another_server_that_change_nothing_are_named(toy_server) -> None:
+    fields = {"task_type": "CustomVoice", "max_new_tokens": 2048, "initial_codec_chunk_frames": 4}
+    more = {"non_streaming_mode": False, "max_duration_s": 0.2}
+    answer = toy_server.post("/tts", json={"input": "Hi."} | fields | more)
+    assert answer.status_code == 200
+    named = {*fields, "non_streaming_mode"}
+    assert {*answer.headers["x-ignored"].replace(",", " ").split()} == named
 
 
 def test_null_is_the_default_of_every_field_that_has_one(toy_server) -> None:
