@@ -16,6 +16,7 @@ from starlette.formparsers import MultiPartException, MultiPartParser
 
 from app.api.errors import problems_of
 from app.api.gate.admission import client_of
+from app.api.ranges import RANGES, ranged
 from app.api.requests import EngineDep, media_type
 from app.api.schemas import NOT_READY, VoiceItem, VoiceList, VoiceSummary, error_responses
 from app.engine.admission import Places
@@ -283,12 +284,12 @@ async def get_voice(request: Request, name: VoiceName, engine: EngineDep) -> Voi
 @voices_router.get(
     "/v1/audio/voices/{id}/audio",
     response_class=Response,
-    responses={200: {"content": {"audio/flac": {}}}} | _NOT_FOUND | NOT_READY,
+    responses={200: {"content": {"audio/flac": {}}}} | RANGES | _NOT_FOUND | NOT_READY,
 )
 async def get_voice_audio(request: Request, name: VoiceName, engine: EngineDep) -> Response:
-    """Return the recording that the model imitates, to listen to."""
+    """Return the recording that the model imitates, or the part that `Range` asks for."""
     content = await asyncio.to_thread(engine.voices.recording, name, request.state.owner)
-    return Response(content, media_type="audio/flac")
+    return ranged(request, Response(content, media_type="audio/flac"))
 
 
 @voices_router.delete(

@@ -315,7 +315,7 @@ def _is_address(name: str) -> bool:
     return True
 
 
-_REQUEST_HEADERS = ("authorization", "content-type", "x-request-id")
+_REQUEST_HEADERS = ("authorization", "content-type", "range", "x-request-id")
 _SCHEMES = frozenset({"http", "https"})
 _METHODS = ("GET", "HEAD", "POST", "DELETE")
 _EXPOSED = (
@@ -338,6 +338,8 @@ _EXPOSED = (
     "X-Repeats",
     "X-Prompt-Tokens",
     "X-Completion-Tokens",
+    "Accept-Ranges",
+    "Content-Range",
     "Server-Timing",
     "Retry-After",
 )

@@ -21,6 +21,7 @@ from starlette.responses import StreamingResponse
 from app.api.errors import CLIENT_CLOSED
 from app.api.gate.admission import client_of
 from app.api.lenient import utf8
+from app.api.ranges import RANGES, ranged
 from app.api.reports.recent import Failure, RecentSpeeches, SpeechReport
 from app.api.reports.writer import ReportWriter, TableForm, report_pieces, token_pieces
 from app.api.requests import (
@@ -235,7 +236,9 @@ async def get_speech(
 @speech_router.get(
     "/v1/audio/speech/{id}/audio",
     response_class=Response,
-    responses=SPEECH_RESPONSES | error_responses(_404="No complete speech of that id is stored."),
+    responses=SPEECH_RESPONSES
+    | RANGES
+    | error_responses(_404="No complete speech of that id is stored."),
 )
 async def get_speech_audio(
     request: Request,
@@ -245,10 +248,10 @@ async def get_speech_audio(
 ) -> Response:
     """Return the audio of a recent speech again, decoded from its codes: the same samples.
 
-    Speed and loudness are those of its request.
+    Speed and loudness are those of its request. The header `Range` asks for a part of the file.
     """
     job, result = await recent.complete(speech_id, request.state.owner)
-    return await replayed(request, job, result, wanted.response_format)
+    return ranged(request, await replayed(request, job, result, wanted.response_format))
 
 
 async def replayed(
