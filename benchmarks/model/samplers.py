@@ -37,6 +37,7 @@ CASES: dict[str, dict[str, Any]] = {
     "top_k": {"top_k": 50},
     "top_p": {"top_p": 0.9},
     "min_p": {"min_p": 0.05},
+    "p_less": {"p_less": True},
     "typical_p": {"typical_p": 0.9},
     "top_n_sigma": {"top_n_sigma": 1.5},
     "epsilon_cutoff": {"epsilon_cutoff": 0.001},

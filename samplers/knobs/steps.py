@@ -79,13 +79,14 @@ class StepKnobs(KnobSet):
     )
     frequency_penalty: Annotated[float, SwitchesStep("repetition_penalty")] = knob(
         0.0, "Subtracted from a code's logit once for each of its occurrences.",
-        group="repetition", off=0.0, unit="nats", step=0.05, bottom=-0.25, top=1.0, ge=-2.0,
-        le=2.0,
+        group="repetition", off=0.0, unit="nats", step=0.05, bottom=-0.25, top=1.0, ge=-10.0,
+        le=10.0,
         values=(0.0, 0.02, 0.05),
     )
     presence_penalty: Annotated[float, SwitchesStep("repetition_penalty")] = knob(
         0.0, "Subtracted from a code's logit if it occurred at all.",
-        group="repetition", off=0.0, unit="nats", step=0.05, bottom=-1.0, top=1.0, ge=-2.0, le=2.0,
+        group="repetition", off=0.0, unit="nats", step=0.05, bottom=-1.0, top=1.0, ge=-10.0,
+        le=10.0,
         values=(0.0, 0.02, 0.05),
     )
     dry_multiplier: Annotated[float, SwitchesStep("dry")] = knob(
@@ -191,14 +192,18 @@ class StepKnobs(KnobSet):
         values=(0.8, 0.85, 0.9, 0.95, 1.0),
     )
     min_p: Annotated[float, SwitchesStep("min_p")] = knob(
-        0.0, "Keep codes at least this fraction as likely as the likeliest.",
-        group="truncation", off=0.0, step=0.01, ge=0.0, le=1.0,
+        0.0, "Keep codes at least this fraction as likely as the likeliest; 1 or more keeps one.",
+        group="truncation", off=0.0, step=0.01, top=1.0, ge=0.0,
         values=(0.0, 0.02, 0.05, 0.1),
     )
     min_tokens_to_keep: int = knob(
         1, "min_p keeps at least this many codes.",
         group="truncation", off=1, step=1, top=32, ge=1,
         needs=({"min_p": (), "entropix": ()},),
+    )
+    p_less: Annotated[bool, SwitchesStep("p_less")] = knob(
+        False, "Keep codes at least as likely as two draws are to be equal: the sum of p^2.",
+        group="truncation", off=False,
     )
     typical_p: Annotated[float, SwitchesStep("typical_p")] = knob(
         1.0, "Keep the codes whose surprise is nearest the entropy until they sum to this.",

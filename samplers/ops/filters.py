@@ -7,7 +7,8 @@ keeps at least one code.
 Sources: top-p, Holtzman et al. 2019, arXiv:1904.09751. Min-p, Nguyen et al. 2024, arXiv:2407.01082.
 Epsilon and eta, Hewitt et al. 2022, arXiv:2210.15191. Top-n-sigma, Tang et al. 2024,
 arXiv:2411.07641 (the unbiased deviation, as the authors' code has). Typical, Meister et al. 2022,
-arXiv:2202.00666. XTC, koboldcpp and text-generation-webui, by p-e-w.
+arXiv:2202.00666. P-less, Tan et al. 2025, arXiv:2509.23234. XTC, koboldcpp and
+text-generation-webui, by p-e-w.
 """
 
 import numpy as np
@@ -46,6 +47,16 @@ def top_p_floor(ordered: Tensor, p: Tensor) -> Tensor:
 def min_p_floor(best: Tensor, p: Tensor) -> Tensor:
     """Return the logit of a code p times as likely as the best: 0 keeps all, 1 or more the best."""
     return best + p.log().clamp_(max=0)
+
+
+def p_less_floor(logits: Tensor, acts: Tensor) -> Tensor:
+    """Return the logit of a code of probability sum p^2, the chance that two draws are equal.
+
+    No probability is below that of the best, so one code stays. ``acts`` ``(B, 1)``: 0 keeps all.
+    """
+    floor = (2 * logits).logsumexp(-1, keepdim=True) - logits.logsumexp(-1, keepdim=True)
+    best = logits.amax(-1, keepdim=True)
+    return torch.where(acts > 0, torch.minimum(floor, best), -torch.inf)
 
 
 def epsilon_floor(logits: Tensor, epsilon: Tensor) -> Tensor:

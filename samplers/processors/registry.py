@@ -24,6 +24,7 @@ MOVABLE: tuple[type[LogitsProcessor], ...] = (
     truncation.TopK,
     truncation.TopP,
     truncation.MinP,
+    truncation.PLess,
     truncation.TypicalP,
     truncation.EpsilonCutoff,
     truncation.EtaCutoff,

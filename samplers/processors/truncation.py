@@ -67,6 +67,19 @@ class MinP(LogitsProcessor):
         scores.keep_from(floor)
 
 
+class PLess(LogitsProcessor):
+    """Keeps codes at least as likely as two draws are to be equal."""
+
+    features = ("p_less",)
+
+    def __init__(self, batch: BatchParams) -> None:
+        self._acts = batch.knob("p_less", 0)
+
+    def __call__(self, scores: Scores) -> None:
+        """Filter the scores."""
+        scores.keep_from(filters.p_less_floor(scores.logits, self._acts))
+
+
 class TypicalP(LogitsProcessor):
     """Keeps the codes whose surprise is nearest to the entropy, up to a total probability."""
 

@@ -134,6 +134,7 @@ ROWS: dict[str, tuple[Any, Knobs]] = {
     "top_k": (2, {}),
     "top_p": (0.1, {}),
     "min_p": (0.7, {}),
+    "p_less": (True, {}),
     "min_tokens_to_keep": (64, {"min_p": 1.0}),
     "typical_p": (0.1, {}),
     "epsilon_cutoff": (0.02, {}),

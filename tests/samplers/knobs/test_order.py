@@ -26,8 +26,8 @@ from tests.samplers.reference.harness import (
 def test_the_canonical_order_is_that_of_the_knobs_in_their_declaration() -> None:
     assert ORDERS["canonical"] == (
         "repetition_penalty", "dry", "no_repeat_ngram", "length_penalty", "top_n_sigma",
-        "temperature", "top_k", "top_p", "min_p", "typical_p", "epsilon_cutoff", "eta_cutoff",
-        "xtc",
+        "temperature", "top_k", "top_p", "min_p", "p_less", "typical_p", "epsilon_cutoff",
+        "eta_cutoff", "xtc",
     )  # fmt: skip
     assert set(ORDERS) == set(get_args(OrderName))
 

@@ -66,9 +66,33 @@ def test_min_p_keeps_what_is_p_times_as_likely_as_the_best(row: list[float], p: 
             assert (after > -math.inf) == (before > floor)
 
 
-def test_a_min_p_above_one_keeps_the_best() -> None:
-    floor = filters.min_p_floor(torch.tensor([[2.0]]), torch.tensor([[1.5]]))
-    assert kept(filters.keep_from(_row([0.0, 2.0, 1.0]), floor)) == [[1]]
+@pytest.mark.parametrize("p", [1.0, 1.05, 1.5, 1e9])
+def test_a_min_p_of_one_or_more_keeps_the_best(p: float) -> None:
+    assert kept(run(["min_p"], [SamplingParams(min_p=p)], _row([0.0, 2.0, 1.0]))) == [[1]]
+
+
+@example([0.0] * 7)
+@example([50.0, 0.0, -50.0])
+@given(LOGITS)
+def test_p_less_keeps_what_is_as_likely_as_two_equal_draws(row: list[float]) -> None:
+    probs = _row(row).double().softmax(-1)[0]
+    least = probs.square().sum()
+    filtered = run(["p_less"], [SamplingParams(p_less=True)], _row(row))[0]
+    for probability, after in zip(probs, filtered.tolist(), strict=True):
+        if abs(probability - least) > 1e-5 * least:
+            assert (after > -math.inf) == (probability > least)
+    assert filtered.max() == max(row)
+
+
+def test_p_less_counts_what_other_filters_have_left_and_is_a_rows_own() -> None:
+    row = [math.log(one) for one in (0.4, 0.3, 0.2, 0.1)]
+    alone, off = SamplingParams(p_less=True), SamplingParams()
+    assert kept(run(["p_less"], [alone, off], _row(row).repeat(2, 1))) == [[0, 1], [0, 1, 2, 3]]
+    # of 0.57 and 0.43 the sum of squares is 0.51: the second goes
+    both = SamplingParams(top_k=2, p_less=True)
+    assert kept(run(["top_k", "p_less"], [both], _row(row))) == [[0]]
+    hot = SamplingParams(temperature=4.0, p_less=True)
+    assert kept(run(["temperature", "p_less"], [hot], _row(row))) == [[0, 1]]
 
 
 @pytest.mark.parametrize("tag", ["single_survivor_all_filters", "top_k_over_vocab", "top_p_zero"])

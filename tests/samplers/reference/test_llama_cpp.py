@@ -8,8 +8,8 @@ import torch
 
 from samplers.knobs.params import SamplingParams
 from samplers.knobs.steps import StepName
-from samplers.ops import filters, penalties
-from tests.samplers.reference.harness import Case, kept, load, newest_first, run
+from samplers.ops import filters
+from tests.samplers.reference.harness import Case, kept, load, run
 
 STEPS: dict[str, tuple[StepName, dict[str, str], dict[str, Any]]] = {
     "temp": ("temperature", {"temp": "temperature"}, {}),
@@ -33,19 +33,15 @@ def _filtered(case: Case) -> torch.Tensor:
     if case["sampler"] == "xtc":
         acts = torch.tensor([[True]])
         return filters.xtc(logits, torch.tensor([[knobs["threshold"]]]), acts)
-    if case["sampler"] == "min_p":  # beyond 1, which a request may not ask for
-        floor = filters.min_p_floor(logits.amax(-1, keepdim=True), torch.tensor([[knobs["p"]]]))
-        return filters.keep_from(logits, floor)
-    if case["sampler"] == "penalties":  # 5 nats, which a request may not ask for either
-        history = [knobs["last_tokens"]]
-        once = SamplingParams(
+    if case["sampler"] == "min_p":
+        return run(["min_p"], [SamplingParams(min_p=knobs["p"])], logits)
+    if case["sampler"] == "penalties":
+        params = SamplingParams(
             preset="llama_cpp", repetition_penalty=knobs["repeat"],
             repetition_penalty_mode="signed", repetition_penalty_one_time=True,
+            frequency_penalty=knobs["freq"], presence_penalty=knobs["presence"],
         )  # fmt: skip
-        logits = run(["repetition_penalty"], [once], logits, history)
-        counts = penalties.occurrences(newest_first(history), logits.shape[1], torch.tensor([[99]]))
-        amounts = (torch.tensor([[knobs[name]]]) for name in ("freq", "presence"))
-        return penalties.frequency_presence(logits, counts, *amounts)
+        return run(["repetition_penalty"], [params], logits, [knobs["last_tokens"]])
     if case["sampler"] == "temp_ext":
         low, high = knobs["temp"] - knobs["delta"], knobs["temp"] + knobs["delta"]
         params = SamplingParams(
