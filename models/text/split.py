@@ -1,52 +1,31 @@
 """Splitting of normalised text into utterances, one a sentence.
 
-`models.text.incremental` tells where a sentence ends. One with too many phonemes is halved at the
-strongest border near its middle, recursively until it fits; never within a number or a name.
+`models.text.incremental` tells where a sentence ends. One with too many phonemes is cut where
+`models.text.incremental.phrases` finds it best; a part that has still too many is cut again.
 """
 
 # ruff: noqa: RUF001 - dashes of every kind
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Final
 
 from models.text.characters import INLINE
 from models.text.incremental.enclosure import PARAGRAPH
+from models.text.incremental.phrases import Cut, cuts
 from models.text.incremental.text import pieces
 from models.text.markup import Inline
-from models.text.normalise.rule import any_of
-from models.text.normalise.vocabulary import NUMBER_WORDS
 from models.text.phonemes import phonemize
 from models.text.source import Rewritten, WrittenWord
 
 _SPACES: Final = re.compile(r"\s+")
 _INLINE: Final = re.compile(f"[{INLINE}]")
-_JOINING: Final = (
-    r"(?:and|or|but|nor|yet|so|because|although|though|while|when|where|which|who|that|if|unless"
-    r"|until|after|before|since|as)\b"
-)
-# Strongest first: the end of a sentence inside a quotation, clauses, conjunctions, words.
-_BORDERS: Final = (
-    re.compile(r"(?<=[.!?…])[\"')]*\s+"),
-    re.compile(r"(?<=[;:,)])[\"']?\s+|(?<!\s)\s++(?=[(—–])|(?<=[—–])\s*"),
-    re.compile(rf"\s+(?={_JOINING})"),
-    re.compile(r"\s+"),
-)
-_CLAUSES: Final = _BORDERS[:2]
-_TRIED: Final = (
-    *((border, reach) for reach in (0.5, 0.7) for border in _BORDERS[:3]),
-    (_BORDERS[3], 1.0),
-)
-"""Borders in the order in which they are tried, and how far from the middle each may be, as a share
-of half the text."""
+_SYMBOLS_A_LETTER: Final = 0.95
+"""Phoneme symbols for a letter of English, about, stress marks among them."""
 
-# Within a number, a name, or a number and what it counts there is no border.
-_NUMBER: Final = rf"(?:{any_of(NUMBER_WORDS)})(?:-\w+)?"
-_TOGETHER: Final = re.compile(
-    rf"\b{_NUMBER}(?P<number>\s+and\s+(?={_NUMBER}\b)|\s+(?!{_JOINING}))"
-    r"|\b[A-Z][\w'.]*(?P<name>\s+(?:of\s+(?:the\s+)?|de\s+|van\s+|von\s+)?)(?=[A-Z])"
-)
+_ESTIMATES: Final = 3
 
 _NOT_FIRST: Final = " ,;:.!?…—–-"
 
@@ -107,50 +86,74 @@ def _fitting(
     text: Rewritten, inline: Inline, speak: Speak, most: int, joint: str
 ) -> Iterator[Utterance]:
     """Yield a sentence, or its parts if it has over `most` phonemes."""
-    # English has at least one phoneme symbol for two letters, so a text of over twice as many
-    # letters is halved without phonemising it.
-    if len(text.text) <= 2 * most:
-        phonemes = inline.pronounce(speak(text.text))
-        # The name of a single letter may exceed a small limit and cannot be halved.
-        if len(phonemes) <= most or len(text.text) == 1:
-            words = tuple(
-                WrittenWord(inline.write(one.written), inline.write(one.spoken))
-                for one in text.words()
-            )
-            yield Utterance(inline.write(text.text), phonemes[:most], words=words)
-            return
-    end, start, pause_after_s = _halving(text)
-    last: Utterance | None = None
-    for one in _fitting(text[:end].strip(), inline, speak, most, joint):
-        if last is not None:
-            yield last
-        last = one
-    assert last is not None
-    phonemes = last.phonemes
-    if pause_after_s == 0.0 and len(phonemes) + len(joint) <= most:
-        phonemes += joint
-    yield replace(last, phonemes=phonemes, pause_after_s=pause_after_s)
-    yield from _fitting(text[start:].strip(), inline, speak, most, joint)
+
+    def spoken(part: Rewritten) -> str | None:
+        # English has at least one phoneme symbol for two letters, so a text of over twice as many
+        # letters is cut without phonemising it.
+        if len(part.text) > 2 * most:
+            return None
+        return inline.pronounce(speak(part.text))
+
+    phonemes = spoken(text)
+    # The name of a single letter may exceed a small limit and cannot be cut.
+    if phonemes is not None and (len(phonemes) <= most or len(text.text) == 1):
+        words = tuple(
+            WrittenWord(inline.write(one.written), inline.write(one.spoken)) for one in text.words()
+        )
+        yield Utterance(inline.write(text.text), phonemes[:most], words=words)
+        return
+    parts = _parts(text, phonemes, spoken, most)
+    for part, pauses in parts[:-1]:
+        *first, last = _fitting(part, inline, speak, most, joint)
+        yield from first
+        phonemes = last.phonemes
+        if not pauses and len(phonemes) + len(joint) <= most:
+            phonemes += joint
+        yield replace(last, phonemes=phonemes, pause_after_s=None if pauses else 0.0)
+    yield from _fitting(parts[-1][0], inline, speak, most, joint)
 
 
-def _halving(text: Rewritten) -> tuple[int, int, float | None]:
-    """Return the end of the first half, the start of the second, and the pause between."""
-    line, middle = text.text, len(text.text) / 2
-    inner = {at for one in _TOGETHER.finditer(line) for at in range(*one.span(one.lastgroup or 0))}
+def _parts(
+    text: Rewritten, phonemes: str | None, spoken: Callable[[Rewritten], str | None], most: int
+) -> list[tuple[Rewritten, bool]]:
+    """Return the parts of a sentence, two at least, and whether speech pauses behind each.
+
+    How long a part is spoken is estimated from its letters, then from those of each part; the last
+    cuts that fit are taken.
+    """
+    line = text.text
     joined = {at for at in range(1, len(line) - 1) if text.joins(at, at + 1)}
-    for kept in (inner | joined, joined, set[int]()):
-        for border, reach in _TRIED:
-            cuts = [
-                match.span()
-                for match in border.finditer(line)
-                if match.start() > 0
-                and match.end() < len(line)
-                and abs(match.start() - middle) <= reach * middle
-                and match.start() not in kept
-            ]
-            if cuts:
-                start, end = min(cuts, key=lambda cut: abs(cut[0] - middle))
-                # Closing quotes stay with what they close.
-                start += len(line[start:end].rstrip())
-                return start, end, None if border in _CLAUSES else 0.0
-    return len(line) // 2, len(line) // 2, 0.0
+    ratio = len(phonemes) / len(line) if phonemes else _SYMBOLS_A_LETTER
+    step = 1.05 * max(ratio / most, 1 / len(line))
+    lengths = [at * step for at in range(len(line) + 1)]
+    middle = len(line) // 2
+    best: list[Cut] = []
+    for _ in range(_ESTIMATES):
+        found = cuts(line, joined, lengths) or [Cut(middle, middle, pauses=False)]
+        parts = _between(text, found)
+        counts = [_count(spoken(part), part) for part in parts]
+        if found == best:
+            break
+        if max(counts) <= most or not best:
+            best = found
+        lengths, total = [], 0.0
+        starts = [0, *(cut.start for cut in found), len(line)]
+        for part, count, (start, until) in zip(parts, counts, pairwise(starts), strict=True):
+            step = count / most / max(1, len(part.text))
+            lengths += [total + step * at for at in range(until - start)]
+            total += step * (until - start)
+        lengths.append(total)
+    pauses = [*(cut.pauses for cut in best), False]
+    return list(zip(_between(text, best), pauses, strict=True))
+
+
+def _between(text: Rewritten, found: Sequence[Cut]) -> list[Rewritten]:
+    """Return the parts of a text between cuts."""
+    starts = [0, *(cut.start for cut in found)]
+    ends = [*(cut.end for cut in found), len(text.text)]
+    return [text[start:end].strip() for start, end in zip(starts, ends, strict=True)]
+
+
+def _count(phonemes: str | None, part: Rewritten) -> float:
+    """Return how many phonemes a part has, about, if they are too many to count."""
+    return len(phonemes) if phonemes is not None else _SYMBOLS_A_LETTER * len(part.text)

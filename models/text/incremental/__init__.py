@@ -1,1 +1,1 @@
-"""Text that arrives in packets, cut into pieces as soon as a cut is certain."""
+"""Where a text is cut: one that arrives in packets as soon as it is certain, a long sentence."""

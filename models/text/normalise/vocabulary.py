@@ -20,7 +20,9 @@ DAYS: Final = {
 NUMBER_WORDS: Final = tuple(
     "zero oh one two three four five six seven eight nine ten eleven twelve thirteen fourteen "
     "fifteen sixteen seventeen eighteen nineteen twenty thirty forty fifty sixty seventy eighty "
-    "ninety hundred thousand million billion trillion point first second third fourth fifth".split()
+    "ninety hundred thousand million billion trillion point first second third fourth fifth sixth "
+    "seventh eighth ninth tenth eleventh twelfth thirteenth fourteenth fifteenth sixteenth "
+    "seventeenth eighteenth nineteenth twentieth thirtieth hundredth thousandth".split()
 )
 
 # Written with a full stop, before a name: the full stop never ends a sentence.
