@@ -9,6 +9,7 @@ from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from fastapi import FastAPI
+from starlette.middleware.gzip import GZipMiddleware
 
 from app.api import errors
 from app.api.document import Service, operation_id
@@ -49,6 +50,8 @@ if TYPE_CHECKING:
 with suppress(ModuleNotFoundError):
     import av as _av  # noqa: F401
 
+_LEAST_COMPRESSED_BYTES = 1024
+_COMPRESSION = 6  # of 9: zlib's own choice
 _HELD_RATE_HZ = 24_000  # of the samples that bound the memory of whole speeches
 
 
@@ -183,7 +186,11 @@ def add_state(app: FastAPI, settings: Settings) -> "SharedState | None":
 
 
 def add_middleware(app: FastAPI, settings: Settings, keyring: Keyring) -> None:
-    """Add the middleware that every request passes."""
+    """Add the middleware that every request passes: the gate, and compression but of sound."""
+    # Inside the gate, which counts what is sent. Sound, archives and events it leaves as they are.
+    app.add_middleware(
+        GZipMiddleware, minimum_size=_LEAST_COMPRESSED_BYTES, compresslevel=_COMPRESSION
+    )
     state = app.state
     admission: Admission = state.admission
     metrics: HttpMetrics = state.http_metrics

@@ -35,7 +35,7 @@ def shoot(browser: Browser, address: str) -> None:
             quiet(page.page)
             page.page.click("[data-take='1'] .side.a")
             page.page.click("[data-take='2'] .side.b")
-            page.page.wait_for_selector(".compare [data-side=b] [data-curve]")
+            page.page.wait_for_selector(".compare [data-side=b] .words span")
             write(page.page, "compare-light")
         page = opened(browser, address, PHONE, scheme)
         page.page.locator(".tabs").scroll_into_view_if_needed()
@@ -46,12 +46,13 @@ def shoot(browser: Browser, address: str) -> None:
 def opened(browser: Browser, address: str, size: dict[str, int], scheme: Any) -> Studio:
     """Return a page with one take."""
     context = browser.new_context(viewport=size, color_scheme=scheme)  # type: ignore[arg-type]
-    first_visit = scheme == "light" or size is PHONE  # the other pictures show all knobs
+    first_visit = scheme == "light" or size is PHONE  # the other shows all knobs and curves
     studio = Studio(context.new_page(), address, first_visit=first_visit)
     studio.open(BODY)
     number = studio.speak()
     quiet(studio.page)
-    studio.page.wait_for_selector(f"[data-take='{number}'] [data-curve]")
+    shown = ".words span" if first_visit else "[data-curve]"
+    studio.page.wait_for_selector(f"[data-take='{number}'] {shown}")
     studio.page.focus(f"[data-take='{number}'] [role=slider]")
     for _ in range(9):
         studio.page.keyboard.press("Shift+ArrowRight")

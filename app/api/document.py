@@ -15,6 +15,7 @@ from app.api.schemas import SpeechRequest
 from app.api.shapes.elevenlabs import ElevenLabsRequest, elevenlabs_router
 from app.api.shapes.words import CaptionedRequest, captioned_router
 from app.api.speech.route import speech_router
+from app.studio.files import PageFile
 from samplers.knobs.params import SamplingParams
 
 _BOUNDS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf")
@@ -28,7 +29,7 @@ def operation_id(route: APIRoute) -> str:
 class Service(FastAPI):
     """A FastAPI application with an exact OpenAPI document, which is built in a thread."""
 
-    _json: bytes | None = None
+    _json: PageFile | None = None
 
     def setup(self) -> None:
         """Add the documentation routes."""
@@ -36,11 +37,12 @@ class Service(FastAPI):
             self.add_route(self.openapi_url, self._document, include_in_schema=False)
         super().setup()
 
-    async def _document(self, _: Request) -> Response:
+    async def _document(self, request: Request) -> Response:
         """Return the document as JSON. Building it takes 0.1 s, too long for the event loop."""
         if self._json is None:
-            self._json = await asyncio.to_thread(lambda: json.dumps(self.openapi()).encode())
-        return Response(self._json, media_type="application/json")
+            content = await asyncio.to_thread(lambda: json.dumps(self.openapi()).encode())
+            self._json = PageFile.of(content, "application/json")
+        return self._json.answer(request)
 
     def openapi(self) -> dict[str, Any]:
         """Return the document, built at the first call."""

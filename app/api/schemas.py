@@ -130,11 +130,13 @@ class SpeechOptions(SamplingParams):
         1.0, "Playback speed, at constant pitch.",
         group="playback", off=1.0, step=0.05, ge=0.25, le=4,
         label="Speed", values=(0.75, 0.9, 1.0, 1.1, 1.25),
+        synonyms="fast slow tempo rate pace",
     )
     loudness_lufs: float | None = knob(
         None, "Target loudness by ITU-R BS.1770: -16 is usual for podcasts, -23 for broadcasts."
         " Null leaves it unchanged.",
         group="playback", unit="LUFS", step=0.5, ge=-40, le=-10, values=(-23.0, -19.0, -16.0),
+        synonyms="volume loud quiet gain normalise normalize",
     )
     # fmt: on
     sample_rate: SampleRate | None = Field(
@@ -151,6 +153,7 @@ class SpeechOptions(SamplingParams):
     max_duration_s: float | None = knob(
         None, "Limit of the speech in seconds without pauses; default by the text's length.",
         group="request", unit="s", step=0.5, top=60, gt=0, le=3600,
+        synonyms="longest limit cut",
     )
     # fmt: on
     priority: Literal["normal", "background"] = Field(

@@ -1,16 +1,19 @@
 """Routes of the studio at `/` and `/studio`, of its files, and of the documentation at `/docs`."""
 
 import asyncio
+import json
 from typing import Final
 
-from fastapi import APIRouter, HTTPException, Request, Response
+from fastapi import APIRouter, FastAPI, HTTPException, Request, Response
 from fastapi.openapi.docs import get_swagger_ui_html
 
-from app.studio.files import INDEX, PARTS, PREFIX, PageFile, page_file
+from app.studio.files import ICON, INDEX, PARTS, PREFIX, PageFile, page_file
 
 PAGES: Final = frozenset({"/", "/studio", "/docs"})
+KNOBS: Final = PREFIX + "knobs.json"
+_ICON: Final = "/favicon.ico"
 
-OPEN_PATHS: Final = PAGES | frozenset(PARTS)
+OPEN_PATHS: Final = PAGES | {*PARTS, KNOBS, _ICON}
 """All paths of this module. They hold nothing secret and need no key: the page asks for one."""
 
 _POLICY: Final = "; ".join((
@@ -25,8 +28,6 @@ _POLICY: Final = "; ".join((
     "frame-ancestors 'none'",
 ))
 """What the studio may load: this service's files and answers alone."""
-
-_NO_ICON: Final = "data:,"
 
 studio_router = APIRouter(include_in_schema=False)
 
@@ -53,9 +54,31 @@ async def get_docs() -> Response:
         title="valle-serve",
         swagger_js_url=f"{PREFIX[1:]}docs.js",
         swagger_css_url=f"{PREFIX[1:]}docs.css",
-        swagger_favicon_url=_NO_ICON,
+        swagger_favicon_url=f"{PREFIX[1:]}{ICON.name}",
         swagger_ui_parameters={"validatorUrl": None},  # by default another host's
     )
+
+
+@studio_router.get(_ICON)
+async def get_icon(request: Request) -> Response:
+    """Return the icon, where a browser looks for one that no page names."""
+    return (await asyncio.to_thread(page_file, ICON)).answer(request)
+
+
+@studio_router.get(KNOBS)
+async def get_knobs(request: Request) -> Response:
+    """Return the part of `/openapi.json` that the page is made by: what a request may hold."""
+    return (await asyncio.to_thread(_knobs, request.app)).answer(request)
+
+
+def _knobs(app: FastAPI) -> PageFile:
+    paths = app.openapi()["paths"]
+    spoken, read = (
+        paths[path]["post"]["requestBody"]["content"]["application/json"]["schema"]["properties"]
+        for path in ("/tts", "/v1/audio/phonemes")
+    )
+    shown = {"properties": spoken, "phonemes": [*read]}
+    return PageFile.of(json.dumps(shown).encode(), "application/json")
 
 
 @studio_router.get(PREFIX + "{name}")
@@ -64,24 +87,12 @@ async def get_file(request: Request, name: str) -> Response:
     parts = PARTS.get(PREFIX + name)
     if parts is None:
         raise HTTPException(404, "Not Found")
-    return _answer(request, await asyncio.to_thread(page_file, *parts))
+    return (await asyncio.to_thread(page_file, *parts)).answer(request)
 
 
 async def _studio(request: Request) -> Response:
-    answer = _answer(request, await asyncio.to_thread(page_file, INDEX))
+    answer = (await asyncio.to_thread(page_file, INDEX)).answer(request)
     answer.headers["Content-Security-Policy"] = _POLICY
     answer.headers["Referrer-Policy"] = "no-referrer"
     answer.headers["Vary"] = "Accept"
     return answer
-
-
-def _answer(request: Request, file: PageFile) -> Response:
-    """Return the response with a file, without its content if the browser has it already."""
-    headers = {
-        "Cache-Control": "no-cache",
-        "ETag": file.etag,
-        "X-Content-Type-Options": "nosniff",
-    }
-    if file.etag in request.headers.get("if-none-match", ""):
-        return Response(status_code=304, headers=headers)
-    return Response(file.content, media_type=file.media_type, headers=headers)

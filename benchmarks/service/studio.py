@@ -45,7 +45,7 @@ def page_first_sound_ms(page: Any, address: str, seed: int) -> float:
     """Milliseconds from the click to the first sample, as the page's own meter tells."""
     page.goto("about:blank")
     page.goto(f"{address}/#{quote(json.dumps({'input': TEXT, 'seed': seed}))}")
-    page.wait_for_selector("#voice option >> nth=1", state="attached")
+    page.wait_for_selector(".chip >> nth=1")
     page.wait_for_timeout(600)
     page.click("button.speak")
     page.wait_for_selector("[data-outcome=done] .first")
@@ -74,31 +74,68 @@ def load(browser: Browser, address: str) -> tuple[float, float, list[str]]:
     return loaded_ms, painted_ms, [path for path in paths if path.startswith("/studio/")]
 
 
+def to_speak(
+    browser: Browser, address: str, *, bytes_s: float = -1, latency_ms: float = 0
+) -> tuple[float, float, float]:
+    """Load the page in a new profile, over a line of a rate and with a delay of each answer.
+
+    Returns seconds until *Speak* can be pressed, and bytes on the wire until then and in all.
+    """
+    context = browser.new_context()
+    page = context.new_page()
+    wire = context.new_cdp_session(page)
+    wire.send("Network.enable")
+    line = {"downloadThroughput": bytes_s, "uploadThroughput": bytes_s, "latency": latency_ms}
+    wire.send("Network.emulateNetworkConditions", {"offline": False, **line})
+    sizes: list[float] = []
+    wire.on("Network.loadingFinished", lambda told: sizes.append(told["encodedDataLength"]))
+    # Nothing is spoken by itself, as on a second visit: that is no part of the page.
+    page.add_init_script("localStorage.keepsTakes = 'yes'")
+    began_s = perf_counter()
+    page.goto(address, timeout=120_000, wait_until="commit")
+    page.wait_for_selector("button.speak:enabled", timeout=120_000)
+    took_s = perf_counter() - began_s
+    before = sum(sizes)
+    page.wait_for_load_state("networkidle", timeout=120_000)
+    context.close()
+    return took_s, before, sum(sizes)
+
+
 def main() -> None:
     """Measure and print a table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("address")
     parser.add_argument("--times", type=int, default=10)
+    parser.add_argument("--loads", action="store_true", help="load the page, and speak nothing")
     wanted = parser.parse_args()
     address = wanted.address.rstrip("/")
     size = sum(path.stat().st_size for path in PAGE.iterdir())
     with sync_playwright() as driver, httpx2.Client(base_url=address, timeout=60) as client:
         browser = driver.chromium.launch(executable_path="/usr/bin/chromium", args=["--no-sandbox"])
         loads = [load(browser, address) for _ in range(wanted.times)]
+        slow = [
+            to_speak(browser, address, bytes_s=20_000, latency_ms=600) for _ in range(wanted.times)
+        ]
         page = browser.new_context().new_page()
         api, shown = [], []
-        for seed in range(wanted.times):
+        for seed in range(0 if wanted.loads else wanted.times):
             api.append(api_first_sound_ms(client, seed))
             shown.append(page_first_sound_ms(page, address, seed))
         browser.close()
     print(f"own bytes {size}, files {len(loads[0][2])} beside the HTML")
-    for name, values in {
+    measured = {
+        "at 20 kB/s and 600 ms: ms to Speak": [1000 * one[0] for one in slow],
+        "bytes on the wire before Speak": [one[1] for one in slow],
+        "bytes on the wire in all": [one[2] for one in slow],
         "load event ms": [one[0] for one in loads],
         "first paint ms": [one[1] for one in loads],
         "first sound of the API ms": api,
         "first sound in the page ms": shown,
         "page minus API ms": [b - a for a, b in zip(api, shown, strict=True)],
-    }.items():
+    }
+    for name, values in measured.items():
+        if not values:
+            continue
         ends = quantiles(values, n=10)
         print(f"{name}: median {median(values):.0f}, p10 {ends[0]:.0f}, p90 {ends[-1]:.0f}")
 

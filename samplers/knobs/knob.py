@@ -40,6 +40,7 @@ _HINTS: Final = frozenset({
     "label",
     "values",
     "needs",
+    "synonyms",
 })
 
 
@@ -71,7 +72,8 @@ def knob(default: Any, description: str, *, group: str, **options: Any) -> Any:
     ``off``, the value at which the knob has no effect; ``unit``; ``step`` of a slider, and its ends
     ``bottom`` and ``top`` where they are not the bounds; ``slider``, False where no range is known
     over which the knob acts gradually; ``label``, the name of the few knobs that a first view
-    shows; ``values`` that are worth a comparison; ``needs``, what else must be set for it to act.
+    shows; ``values`` that are worth a comparison; ``needs``, what else must be set for it to act;
+    ``synonyms``, common words by which a search finds it.
     """
     bounds = {name: value for name, value in options.items() if name not in _HINTS}
     hints = {name: value for name, value in options.items() if name in _HINTS}

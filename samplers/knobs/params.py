@@ -49,6 +49,7 @@ class RequestKnobs(KnobSet):
         "Without one a seed is drawn and reported.",
         group="request", ge=0, le=2**63 - 1,
         label="Seed",
+        synonyms="reproducible deterministic same random",
     )
 
     cfg_strength: float = knob(
@@ -56,6 +57,7 @@ class RequestKnobs(KnobSet):
         "says with them, and beyond; doubles the work.",
         group="guidance", off=1.0, step=0.1, top=4.0, ge=1.0,
         label="Closeness to the text", values=(1.0, 1.5, 2.0, 3.0),
+        synonyms="adherence faithful accurate skipped words hallucination",
     )
     cfg_rescale: float = knob(
         0.7, "How much of the guided logits' spread is set back to that without guidance.",
@@ -78,6 +80,7 @@ class RequestKnobs(KnobSet):
     min_frames: int = knob(
         0, "Speech cannot end before this many frames.",
         group="length", off=0, unit="frames", step=1, top=90, ge=0,
+        synonyms="early ending cut",
     )
     # fmt: on
 
@@ -148,6 +151,7 @@ class DrawKnobs(KnobSet):
     backtrack: bool = knob(
         False, "Remove loops and long silences while decoding, and draw again where they began.",
         group="backtrack", off=False,
+        synonyms="stuck stutter hang hallucination babble repeat",
     )
     backtrack_max_period: int = _stuck(
         75, "Longest sequence of codes whose repetition counts as a loop.",
@@ -214,6 +218,7 @@ class NarKnobs(KnobSet):
     nar_levels: int = knob(
         7, "At most this many finer levels are drawn; fewer are quicker and sound rougher.",
         group="nar", off=7, unit="levels", step=1, slider=False, top=7, ge=0, le=31,
+        synonyms="quality rough quick",
     )
     nar_decision: Literal["likeliest", "mean"] = knob(
         "likeliest",
@@ -290,6 +295,7 @@ class JoiningKnobs(KnobSet):
         0, "How many preceding utterances the AR is conditioned on, text and codes, to keep "
         "their tone; slower by their length. The oldest are left out where all would be too long.",
         group="context", off=0, unit="utterances", step=1, slider=False, ge=0, le=8,
+        synonyms="consistent prosody intonation",
     )
     prompt_as_prefix: bool = knob(
         False, "The AR continues the voice's prompt as the beginning of the utterance, instead of "
@@ -301,6 +307,7 @@ class JoiningKnobs(KnobSet):
         "no code.",
         group="joining", off=0.0, unit="s", step=0.05, top=2.0, ge=0.0, le=10.0,
         label="Pauses", values=(0.0, 0.2, 0.4, 0.8),
+        synonyms="silence gap break",
     )
     # fmt: on
 
@@ -327,6 +334,7 @@ class CandidateKnobs(KnobSet):
         "have ended, and each needs a row.",
         group="candidates", off=1, step=1, ge=1, le=8,
         values=(1, 2, 4),
+        synonyms="quality better retry candidates",
     )
     beam_width: int = knob(
         0,

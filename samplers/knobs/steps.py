@@ -30,6 +30,7 @@ class StepKnobs(KnobSet):
         1.0, "Divides the odds of recently drawn codes, once per occurrence; above 1 discourages.",
         group="repetition", off=1.0, step=0.01, bottom=0.9, top=1.5, gt=0.0,
         values=(1.0, 1.02, 1.05, 1.1),
+        synonyms="repeat loop stutter again",
     )
     repetition_penalty_decay: float = _penalty(
         0.0,
@@ -82,17 +83,20 @@ class StepKnobs(KnobSet):
         group="repetition", off=0.0, unit="nats", step=0.05, bottom=-0.25, top=1.0, ge=-10.0,
         le=10.0,
         values=(0.0, 0.02, 0.05),
+        synonyms="repeat repetition",
     )
     presence_penalty: Annotated[float, SwitchesStep("repetition_penalty")] = knob(
         0.0, "Subtracted from a code's logit if it occurred at all.",
         group="repetition", off=0.0, unit="nats", step=0.05, bottom=-1.0, top=1.0, ge=-10.0,
         le=10.0,
         values=(0.0, 0.02, 0.05),
+        synonyms="repeat repetition",
     )
     dry_multiplier: Annotated[float, SwitchesStep("dry")] = knob(
         0.0, "DRY: what is subtracted from a code that would prolong a repeated sequence.",
         group="dry", off=0.0, unit="nats", step=0.1, top=4.0, ge=0.0, le=8.0,
         values=(0.0, 0.5, 1.0, 2.0),
+        synonyms="repeat repetition loop stutter again",
     )
     dry_base: float = _dry(
         1.75, "DRY: by what the penalty grows with each further code of the repeated sequence.",
@@ -115,11 +119,13 @@ class StepKnobs(KnobSet):
         0, "Forbids any sequence of this many codes to occur twice; harmful for most speech.",
         group="repetition", off=0, unit="frames", step=1, top=16, ge=0,
         values=(0, 8, 12, 16),
+        synonyms="repetition loop",
     )
     length_penalty: Annotated[float, SwitchesStep("length_penalty")] = knob(
         0.0, "Power of the length by which the stop's odds fall; above 0 is longer, below shorter.",
         group="length", off=0.0, step=0.05, slider=False, ge=-2.0, le=2.0,
         values=(-0.1, -0.05, 0.0, 0.05, 0.1),
+        synonyms="short long early late ending",
     )
     length_penalty_mode: PenaltyMode = knob(
         "additive", "How the length penalty acts on the stop's logit; as repetition_penalty_mode.",
@@ -146,6 +152,7 @@ class StepKnobs(KnobSet):
         1.0, "Divides the logits; below 1 is safer, above 1 more varied, 0 or less is greedy.",
         group="temperature", off=1.0, step=0.05, bottom=0.0, top=2.0, ge=-1.0,
         label="Liveliness", values=(0.4, 0.6, 0.8, 1.0, 1.2),
+        synonyms="creative random varied variety expressive monotone boring safe",
     )
     min_temperature: Annotated[float, SwitchesStep("temperature", random=True)] = knob(
         -1.0, "From 0 on, the temperature moves between this (sure of itself) and temperature.",
@@ -185,16 +192,19 @@ class StepKnobs(KnobSet):
         0, "Keep the k likeliest codes (and ties); 0 or -1 keeps all.",
         group="truncation", off=0, step=1, bottom=1, top=50, ge=-1,
         values=(0, 25, 50, 100),
+        synonyms="random variety",
     )
     top_p: Annotated[float, SwitchesStep("top_p")] = knob(
         1.0, "Keep the likeliest codes until their probabilities sum to this; 0 keeps one.",
         group="truncation", off=1.0, step=0.01, bottom=0.2, ge=0.0, le=1.0,
         values=(0.8, 0.85, 0.9, 0.95, 1.0),
+        synonyms="nucleus random variety",
     )
     min_p: Annotated[float, SwitchesStep("min_p")] = knob(
         0.0, "Keep codes at least this fraction as likely as the likeliest; 1 or more keeps one.",
         group="truncation", off=0.0, step=0.01, top=1.0, ge=0.0,
         values=(0.0, 0.02, 0.05, 0.1),
+        synonyms="random variety",
     )
     min_tokens_to_keep: int = knob(
         1, "min_p keeps at least this many codes.",

@@ -66,9 +66,13 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
         yield client
 
 
-# A page that was here before: with all knobs open, and no first take.
+# A page that was here before: with all knobs and curves open, and no first take.
 RETURNING = """
-try { localStorage.knobs ??= "open"; localStorage.keepsTakes = "yes"; } catch { /* about:blank */ }
+try {
+  localStorage.knobs ??= "open";
+  localStorage.curves ??= "open";
+  localStorage.keepsTakes = "yes";
+} catch { /* about:blank */ }
 """
 
 
@@ -99,8 +103,9 @@ class Studio:
         self.page.goto("about:blank")
         self.page.goto(f"{self.address}/{link}")
         self.page.wait_for_selector(".status:text-matches('^(?!not |connecting).+')")
-        if not body or body["input"].strip():
-            self.page.wait_for_selector(".phonemes li", state="attached")
+        self.page.wait_for_selector(".chip")
+        if self.page.query_selector(".reading[open]") and self.page.input_value("#text").strip():
+            self.page.wait_for_selector(".reading li")
 
     def write(self, text: str) -> None:
         self.page.fill("#text", text)
@@ -111,6 +116,10 @@ class Studio:
         self.page.wait_for_function(
             "text => document.querySelector('#text').value === text", arg=body["input"]
         )
+
+    def voice(self) -> str:
+        """The id of the voice that is chosen."""
+        return str(self.page.get_attribute(".chip.chosen", "data-voice"))
 
     def press_speak(self) -> None:
         """Press the button by the keyboard, and see that the request is sent.

@@ -16,7 +16,6 @@ import soundfile
 
 from app.main import create_app
 from app.settings import Settings
-from app.studio.files import INDEX
 from tests.app.tools.serving import served
 from tests.browser.conftest import HOST, TEXT, Studio, visiting
 from tests.browser.test_takes import sent
@@ -28,16 +27,17 @@ pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.weights]
 KEY = "alice-0123456789"
 
 
-def test_live_speaks_as_one_types_and_leaves_a_take(studio, server) -> None:
+def test_live_speaks_from_the_first_key_and_leaves_a_take(studio, server) -> None:
     page = studio.page
     page.click("#tab-live")
-    page.click(".live button:text-is('Start')")
     page.type("#live", "Hello there. This is being typed.", delay=5)
     page.wait_for_selector(".meters >> text=/first sound \\d+ ms/")  # before the text has ended
     assert page.is_enabled(".live >> text=Finish")
     page.type("#live", " And this too.", delay=5)
+    page.wait_for_selector(".meters >> text=/of 47 characters/")
     page.click(".live >> text=Finish")
-    page.wait_for_selector(".live button:text-is('Start')")
+    page.wait_for_selector("text=This is now take 1.")
+    assert page.input_value("#live") == ""  # the next key begins another
     page.click("#tab-takes")
     studio.wait_for(1)
     report = studio.report(1)
@@ -50,16 +50,33 @@ def test_live_speaks_as_one_types_and_leaves_a_take(studio, server) -> None:
 def test_live_keeps_what_was_sent_and_can_be_cancelled(studio) -> None:
     page = studio.page
     page.click("#tab-live")
-    page.fill("#live", "Words that were sent stay. " * 6)
-    page.click(".live button:text-is('Start')")
+    page.fill("#live", "Words that were sent stay. " * 6)  # pasted, which begins, too
     page.wait_for_selector(".meters >> text=/first sound \\d+ ms/")
     typed = page.input_value("#live")
     page.fill("#live", "something else")
     assert page.input_value("#live") == typed
     page.click("text=Cancel")
-    page.wait_for_selector(".live button:text-is('Start')")
+    page.wait_for_selector("text=This is now take 1.")
     page.click("#tab-takes")
     page.wait_for_selector("[data-take='1'][data-outcome=cancelled]")
+
+
+def test_live_that_is_refused_does_not_ask_again_at_every_key(studio) -> None:
+    page = studio.page
+    opened: list[str] = []
+    page.on("websocket", lambda socket: opened.append(socket.url))
+    studio.set("temperature", "-7")
+    page.click("#tab-live")
+    page.type("#live", "Hello ")
+    page.wait_for_selector(".live .refusal")
+    page.type("#live", "there, you.")
+    assert len(opened) == 1
+    page.fill("#knob-temperature", "0.7")
+    page.click("text=Speak this text")
+    page.wait_for_selector(".meters >> text=/of 17 characters/")
+    page.click(".live >> text=Finish")
+    page.wait_for_selector("text=This is now take 1.")
+    assert len(opened) == 2
 
 
 def test_a_study_makes_takes_over_values_and_seeds_with_a_table_and_plots(studio, server) -> None:
@@ -148,7 +165,7 @@ def test_a_voice_is_uploaded_and_used_and_a_recording_that_is_too_short_is_refus
     studio.errors.clear()  # the browser notes the 422
     studio.add_voice("anna", Path("weights/voices/bella.flac"))
     page.wait_for_selector("dialog", state="detached")
-    assert page.input_value("#voice") == "anna"
+    assert studio.voice() == "anna"
     studio.write(TEXT)
     assert studio.report(studio.speak())["request"]["voice"] == "anna"
     server.delete("/v1/audio/voices/anna").raise_for_status()
@@ -165,7 +182,7 @@ def test_a_voice_is_recorded_where_the_page_came_from_this_machine(studio, serve
     page.wait_for_selector("dialog audio")
     studio.add_voice("beeps")
     page.wait_for_selector("dialog", state="detached")
-    assert page.input_value("#voice") == "beeps"
+    assert studio.voice() == "beeps"
     assert server.get("/v1/audio/voices/beeps").json()["audio_s"] > 1
     page.click("text=+ Clone")
     held: list[Any] = []
@@ -180,10 +197,10 @@ def test_a_voice_is_recorded_where_the_page_came_from_this_machine(studio, serve
     page.click("[aria-label='Delete voice beeps']")
     while not held:
         page.wait_for_timeout(20)
-    assert page.input_value("#voice") == ""  # before it is gone
+    assert studio.voice() == "heart"  # before it is gone
     held[0].continue_()
     page.unroute("**/v1/audio/voices/beeps")
-    page.wait_for_selector("#voice >> option[value=beeps]", state="detached")
+    page.wait_for_selector(".chip[data-voice=beeps]", state="detached")
 
 
 def test_a_model_that_cannot_tell_words_speaks_all_the_same(browser, tmp_path: Path) -> None:
@@ -204,16 +221,16 @@ def test_a_key_is_asked_for_and_kept_in_the_tab(browser) -> None:
         page.goto(studio.address)
         page.fill("#key", "wrong-key-0123456789")
         page.click("dialog >> text=Save")
-        page.wait_for_selector("text=That key is not known here.")
+        page.wait_for_selector("text=That key is not known here. It is kept")
         page.fill("#key", KEY)
         page.click("dialog >> text=Save")
         page.wait_for_selector("text=Forget key")
-        page.wait_for_selector("#voice option >> nth=1", state="attached")
+        page.wait_for_selector(".chip >> nth=1", state="attached")
         page.reload()
-        page.wait_for_selector("#voice option >> nth=1", state="attached")
+        page.wait_for_selector(".chip >> nth=1", state="attached")
         assert page.query_selector("#key") is None
         page.click("#tab-live")
-        page.click(".live button:text-is('Start')")
+        page.type("#live", "Hello")
         page.wait_for_selector("text=Cancel")
         page.wait_for_selector("text=Speak now")
         other = context.new_page()
@@ -241,23 +258,6 @@ def test_all_of_it_works_on_a_host_name_that_is_no_secure_context(browser, serve
         studio.page.keyboard.press("Escape")
         studio.page.click("text=+ Clone")
         assert studio.page.wait_for_selector("text=Recording here needs HTTPS")
-
-
-def test_a_cold_page_asks_for_eight_files_before_the_service(browser, server) -> None:
-    context = browser.new_context()
-    page = context.new_page()
-    loaded: list[str] = []
-    page.on("request", lambda request: loaded.append(urlsplit(request.url).path))
-    page.goto(str(server.base_url))
-    page.wait_for_selector("[data-take='1'] [data-curve]")
-    page.wait_for_load_state("networkidle")
-    files = [path for path in loaded if path.startswith("/studio/")]
-    first = [path for path in loaded[: loaded.index("/openapi.json")] if path in files]
-    assert loaded[0] == "/"
-    assert len(first) == len(set(first)) <= 8
-    modules = {f"/studio/{path.name}" for path in INDEX.parent.glob("*.js")}
-    assert modules <= set(files)  # the others when the page was idle
-    context.close()
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -158,7 +158,7 @@ def test_takes_survive_a_reload_and_a_deleted_one_comes_back(studio) -> None:
 
 # Within the page: on a slow machine a recording is over before a second press.
 PLAY_AND_STOP = """async () => {
-  const button = document.querySelector("[aria-label='Play a recording of this voice']");
+  const button = document.querySelector("[data-voice=george] .play");
   const shows = (word) => button.getAttribute("aria-label").startsWith(word);
   const until = async (word) => {
     while (!shows(word)) await new Promise((done) => setTimeout(done, 5));
@@ -171,20 +171,31 @@ PLAY_AND_STOP = """async () => {
 }"""
 
 
-def test_a_voice_says_who_it_is_and_can_be_heard(studio, server) -> None:
+def test_every_voice_says_who_it_is_and_can_be_heard_before_it_is_chosen(studio, server) -> None:
     page = studio.page
-    options = page.locator("#voice option").all_text_contents()
-    assert options[0] == "Default: Heart (American woman)"
-    assert "George (British man)" in options
-    page.select_option("#voice", "george")
-    page.press("[aria-label='Play a recording of this voice']", "Enter")
-    page.wait_for_selector("[aria-label='Pause a recording of this voice']")
+    chips = page.locator(".chip")
+    told = [re.sub(r"\s+", " ", text).strip() for text in chips.all_text_contents()]
+    assert told[0] == "▶ Heart American woman"  # the default
+    assert "▶ George British man" in told
+    voices = server.get("/v1/audio/voices").json()["voices"]
+    assert len(told) == len([one for one in voices if one["alias_of"] is None])
+    for n in range(chips.count()):  # nothing is cut
+        cut = "label => label.scrollWidth > label.clientWidth"
+        assert not chips.nth(n).locator("label").evaluate(cut), told[n]
+    page.press("[data-voice=george] .play", "Enter")
+    page.wait_for_selector("[aria-label='Pause a recording of George']")
+    assert studio.voice() == "heart"
     recording = server.get("/v1/audio/voices/george/audio").content
     samples, rate = soundfile.read(io.BytesIO(recording))
     (part,) = page.evaluate("scheduled")
     assert len(part["samples"]) / part["rate"] == pytest.approx(len(samples) / rate, abs=0.01)
-    page.wait_for_selector("[aria-label='Play a recording of this voice']")  # it has ended
-    assert page.evaluate(PLAY_AND_STOP) == "Play a recording of this voice"
+    page.wait_for_selector("[aria-label='Play a recording of George']")  # it has ended
+    assert page.evaluate(PLAY_AND_STOP) == "Play a recording of George"
+    page.focus("[data-voice=heart] input")
+    page.keyboard.press("ArrowRight")  # the voices are one stop of the Tab key
+    assert studio.voice() == told[1].split()[1].lower()
+    page.keyboard.press("ArrowLeft")
+    assert studio.voice() == "heart"
 
 
 # A file dropped on the page, as a person does it with the mouse.
@@ -200,12 +211,14 @@ def test_a_recording_dropped_on_the_page_becomes_a_voice(studio, server) -> None
     page = studio.page
     page.evaluate(DROP, list(Path("weights/voices/bella.flac").read_bytes()))
     page.wait_for_selector("dialog audio")
-    assert page.input_value("dialog [name=name]") == "my-aunt"
+    assert page.input_value("dialog [name=name]") == "My Aunt"
+    assert "my-aunt" in page.text_content("#voice-id")
     page.check("dialog [name=consent]")
     page.press("text=Add the voice", "Enter")
     page.wait_for_selector("dialog", state="detached")
-    assert page.input_value("#voice") == "my-aunt"
-    assert page.text_content("#voice option[value=my-aunt]") == "my-aunt (yours)"
+    assert studio.voice() == "my-aunt"
+    assert page.text_content("[data-voice=my-aunt] b") == "My Aunt"
+    assert page.text_content("[data-voice=my-aunt] small") == "yours"
     server.delete("/v1/audio/voices/my-aunt").raise_for_status()
 
 

@@ -63,60 +63,66 @@ def plain(text: str) -> str:
     return re.sub(r"\s+", " ", text).strip()
 
 
-def test_nothing_moves_when_the_phonemes_of_a_text_come(studio) -> None:
+def test_nothing_moves_when_the_words_of_a_text_come(studio) -> None:
     page = studio.page
     held: list[Any] = []
     page.route("**/v1/audio/phonemes", lambda route: held.append(route))
     before = page.query_selector("button.speak").bounding_box()
     page.fill("#text", "The birch canoe slid on the smooth planks. " * 8)
-    page.wait_for_function("() => !document.querySelector('.phonemes li')?.title.includes('birch')")
     while not held:
         page.wait_for_timeout(20)
     assert page.query_selector("button.speak").bounding_box() == before
     held[0].continue_()
-    page.wait_for_selector(".phonemes li[title*=birch]")
+    page.wait_for_selector(".reading li:has-text('birch')")
     assert page.query_selector("button.speak").bounding_box() == before
 
 
-def wait_for_phonemes(studio: Studio, wanted: list[str]) -> None:
+def wait_for_reading(studio: Studio, wanted: list[str], part: str = ".said") -> None:
     studio.page.wait_for_function(
-        "wanted => JSON.stringify([...document.querySelectorAll('.phonemes li > span')]"
+        "([part, wanted]) => JSON.stringify([...document.querySelectorAll(`.reading li ${part}`)]"
         ".map(one => one.textContent)) === JSON.stringify(wanted)",
-        arg=wanted,
+        arg=[part, wanted],
     )
 
 
-def titles(studio: Studio) -> list[str]:
-    return [one.get_attribute("title") for one in studio.page.query_selector_all(".phonemes li")]
-
-
-def test_under_a_text_are_the_phonemes_that_the_service_reads(studio, server) -> None:
+def test_under_a_text_are_its_words_written_out_and_behind_a_switch_its_phonemes(
+    studio, server
+) -> None:
     for text in (
         "It costs $5. Dr. Smith agrees!",
+        "On May 3rd at 5:30 p.m.",
         "One [[wʌn]] two. [pause:0.3s] <sub alias='three'>3</sub> four.",
         "[voice:bella] Hello. [voice:puck] Goodbye.",
     ):
         told = server.post("/v1/audio/phonemes", json={"input": text}).json()["utterances"]
         studio.write(text)
-        wait_for_phonemes(studio, [one["phonemes"] for one in told])
-        assert titles(studio) == [one["text"] for one in told]
-        assert studio.page.get_by_role("list", name="Phonemes").is_visible()
+        wait_for_reading(studio, [one["text"] for one in told])
+    assert studio.page.query_selector(".ipa") is None
+    studio.page.check(".reading [role=switch]")
+    wait_for_reading(studio, [one["phonemes"] for one in told], ".ipa")
+    studio.page.reload()  # which keeps text and switch
+    wait_for_reading(studio, [one["phonemes"] for one in told], ".ipa")
+
+
+def test_words_are_written_out_as_the_request_has_them_pronounced(studio) -> None:
+    studio.open({"input": "I like SQL.", "pronunciations": {"SQL": "sequel"}})
+    wait_for_reading(studio, ["I like sequel."])
 
 
 def test_the_phonemes_shown_are_spoken_and_beside_them_is_what_the_markup_asks_for(studio) -> None:
+    studio.page.check(".reading [role=switch]")
     studio.write("One. [voice:bella] Two. [pause:0.4s] <prosody rate='80%'>Three.</prosody> Four.")
-    studio.page.wait_for_selector(".phonemes li[title*=Four]")
+    studio.page.wait_for_selector(".reading li:has-text('Four')")
     beside = [
-        one.text_content().partition(".")[2].strip()
-        for one in studio.page.query_selector_all(".phonemes li")
+        one.locator("small").all_text_contents() for one in studio.page.locator(".reading li").all()
     ]
-    assert beside == ["", "bella · pause 0.4 s", "bella · 0.8\u00d7", "bella"]
-    shown = [one.text_content() for one in studio.page.query_selector_all(".phonemes li > span")]
+    assert beside == [[], ["bella · pause 0.4 s"], ["bella · 0.8\u00d7"], ["bella"]]
+    shown = studio.page.locator(".reading .ipa").all_text_contents()
     report = studio.report(studio.speak())
     assert [one["phonemes"] for one in report["utterances"]] == shown
 
 
-def test_a_text_that_cannot_be_read_has_no_phonemes_and_an_older_answer_does_not_come_back(
+def test_a_text_that_cannot_be_read_has_no_words_and_an_older_answer_does_not_come_back(
     studio,
 ) -> None:
     page = studio.page
@@ -133,18 +139,18 @@ def test_a_text_that_cannot_be_read_has_no_phonemes_and_an_older_answer_does_not
     while not held:
         page.wait_for_timeout(20)
     studio.write("A new text.")
-    page.wait_for_selector(".phonemes li[title*=new]")
+    wait_for_reading(studio, ["A new text."])
     held[0].fulfill(json={"utterances": [{"text": "old", "phonemes": "old"}]})
     page.wait_for_timeout(200)
-    assert titles(studio) == ["A new text."]
+    wait_for_reading(studio, ["A new text."])
     for refused in ("[pause:soon]", "<prosody pitch='low'>Low.</prosody>", "..."):
         studio.write("A new text.")
-        page.wait_for_selector(".phonemes li[title*=new]")
+        wait_for_reading(studio, ["A new text."])
         studio.write(refused)
-        wait_for_phonemes(studio, [])
+        wait_for_reading(studio, [])
     studio.errors.clear()  # the browser notes each 422
     studio.write("")
-    wait_for_phonemes(studio, [])
+    wait_for_reading(studio, [])
 
 
 def test_a_knob_shows_what_the_preset_sets(studio, server) -> None:
@@ -249,6 +255,7 @@ def test_a_link_holds_the_whole_request(studio, browser) -> None:
     other.page.goto(link)
     other.page.wait_for_selector("#knob-preset >> text=stable", state="attached")
     assert other.page.input_value("#text") == body["input"]
+    other.page.wait_for_selector(".chip.chosen[data-voice=bella]")
     sent = body_of(other)
     context.close()
     assert {name: sent[name] for name in body} == body

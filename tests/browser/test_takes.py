@@ -202,7 +202,7 @@ def test_samples_are_unchanged_wherever_in_time_they_begin(spoken, rate) -> None
 
 def test_a_click_seeks_and_keys_move_the_place(spoken) -> None:
     page = spoken.page
-    lanes = page.locator("[data-take='1'] .lanes")
+    lanes = page.locator("[data-take='1'] .heard")
     page.keyboard.press("Escape")
     box = lanes.bounding_box()
     slider = page.locator("[data-take='1'] [role=slider]")
@@ -228,7 +228,7 @@ def test_a_click_seeks_and_keys_move_the_place(spoken) -> None:
 def test_hovering_tells_the_record_of_the_token(spoken) -> None:
     page = spoken.page
     report = spoken.report(1)
-    box = page.locator("[data-take='1'] .lanes").bounding_box()
+    box = page.locator("[data-take='1'] .heard").bounding_box()
     page.mouse.move(box["x"] + 52 + 0.5 * (box["width"] - 52), box["y"] + 20)
     told = page.wait_for_selector("[data-take='1'] .token summary").text_content()
     frame = int(told.split("frame ")[1].split()[0])
@@ -281,7 +281,7 @@ def test_waveform_and_codes_are_drawn(spoken) -> None:
     boxes = [canvases.nth(n).bounding_box() for n in range(canvases.count())]
     assert len({box["x"] for box in boxes}) == 1  # one time axis, one lane below the other
     assert all(upper["y"] + upper["height"] <= lower["y"] for upper, lower in pairwise(boxes))
-    box = spoken.page.locator("[data-take='1'] .lanes").bounding_box()
+    box = spoken.page.locator("[data-take='1'] .heard").bounding_box()
     assert all(one["x"] + one["width"] <= box["x"] + box["width"] + 1 for one in boxes)
     for n in range(canvases.count()):
         assert spoken.inked(f"[data-take='1'] .lane:has(canvas) >> nth={n} >> canvas") > 500
@@ -319,7 +319,7 @@ _SWITCH = """async () => {
 _SEEK_AND_SWITCH = """async ([clientX, clientY]) => {
   for (const type of ["pointerdown", "pointerup"]) {
     const event = new PointerEvent(type, { clientX, clientY, button: 0, bubbles: true });
-    document.querySelector("[data-side=a] .lanes").dispatchEvent(event);
+    document.querySelector("[data-side=a] .heard").dispatchEvent(event);
     await new Promise((done) => setTimeout(done, 0));
   }
   scheduled.length = 0;
@@ -385,7 +385,7 @@ def test_words_lie_where_the_report_says_and_a_switch_meets_the_same_word(studio
     first, second = two_takes(studio)
     words = page.locator("[data-side=a] .words span")
     assert words.all_text_contents() == ["One", "two", "three", "four", "five", "six."]
-    box = page.locator("[data-side=a] .lanes").bounding_box()
+    box = page.locator("[data-side=a] .heard").bounding_box()
     slider = page.locator("[data-side=a] [role=slider]")
     seconds = float(slider.get_attribute("aria-valuemax"))
     reports = {}

@@ -1,14 +1,19 @@
 /** Two takes side by side: equally loud, switched at the same word, and told apart blindly. */
 
 import { sameWord } from "./analysis.js";
-import { Difference, TakeView } from "./lanes.js";
-import { html, PlayButton, useEffect, useState } from "./parts.js";
+import { baseOf } from "./knobs.js";
+import { TakeView } from "./lanes.js";
+import { html, later, PlayButton, unfolded, useEffect, useState } from "./parts.js";
 import { Sound } from "./sound.js";
+import { stringify } from "./wire.js";
+
+const Difference = later("./curves.js", "Difference");
 
 const TRIALS = 10;
 
 export function Compare({ app }) {
-  const [a, b] = [app.state.a, app.state.b].map(app.take);
+  const [a, b] = app.pair;
+  const differing = differences(app, a, b);
   const [blind, setBlind] = useState(false);
   const heard = [a, b].find(({ sound }) => app.player.sound === sound);
   const change = () => {
@@ -35,13 +40,34 @@ export function Compare({ app }) {
             <div data-side=${side}>
               <div class="bar">
                 <span><span class="side ${side} on">${side.toUpperCase()}</span> take ${take.number}</span>
+                <span class="differs">${differing.map(({ name, values }) => html`<span>${name} <b>${values[side === "a" ? 0 : 1]}</b></span>${" "}`)}
+                  ${!differing.length && "the same request"}</span>
                 <small class="gain" title="so that both are equally loud">${(Math.round(10 * app.gainOf(take)) / 10 || 0).toFixed(1)} dB</small>
                 <${PlayButton} playing=${heard === take} name=${side.toUpperCase()} onClick=${() => app.toggle(take)} />
               </div>
               <${TakeView} app=${app} take=${take} peer=${take === a ? b : a} />
             </div>`)}</div>
-            ${a.report && b.report && html`<${Difference} a=${a} b=${b} />`}`}
+            ${a.report && b.report && unfolded(app, "curves") && html`<${Difference} a=${a} b=${b} />`}`}
     </section>`;
+}
+
+/** Return in what two takes differ: the name and both values of each setting, with those that neither was asked for. */
+function differences({ state }, a, b) {
+  const { service, presets, voices } = state;
+  const usual = voices.find((one) => one.is_default)?.id;
+  const requests = [a, b].map(({ body, report, seed, edited = 0 }) => ({ ...body, seed: report?.request.params.seed ?? seed ?? body.seed, edited }));
+  const names = [...new Set(requests.flatMap(Object.keys))];
+  const valueOf = (request, name) => {
+    const field = service.byName.get(name);
+    if (name === "voice") return [undefined, "default"].includes(request.voice) ? usual : request.voice;
+    return request[name] ?? (field ? baseOf({ service, presets, knobs: request }, field) : null);
+  };
+  const shown = (value) => (value === null ? "none" : typeof value === "string" ? value : stringify(value));
+  const brief = (text) => (text.length > 40 ? `${text.slice(0, 40)}…` : text);
+  const told = { input: "text", continue_from: "continued from", edited: "frames with changed codes" };
+  return names.map((name) => ({ name: told[name] ?? name, values: requests.map((request) => shown(valueOf(request, name))) }))
+    .filter(({ values: [one, other] }) => one !== other)
+    .map(({ name, values }) => ({ name, values: values.map(brief) }));
 }
 
 /** Let keys act while a component is there; null leaves them to another. */
@@ -78,7 +104,7 @@ function Blind({ app, a, b }) {
   return html`
     <p role="status">Number ${done + 1} of ${TRIALS}: is X the same as A or as B?</p>
     <p class="actions">${button("x", "Play X")} ${button("a", "Play A", "secondary")} ${button("b", "Play B", "secondary")}</p>
-    <p class="actions">${button("1", "X is A")} ${button("2", "X is B")}</p>
+    <p class="actions">${button("1", "X is A", "secondary")} ${button("2", "X is B", "secondary")}</p>
     <p class="note">Keys: A, B and X play; 1 and 2 answer.</p>`;
 }
 

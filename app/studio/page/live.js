@@ -1,6 +1,6 @@
 /** Speech while its text is being typed: the WebSocket `valle.speech.v1`. */
 
-import { html, useEffect, useRedraw } from "./parts.js";
+import { html, Problem, useEffect, useRedraw } from "./parts.js";
 import { bodyOf } from "./request.js";
 import { audio, Sound } from "./sound.js";
 import { int16, openSocket, parse, Refusal, stringify } from "./wire.js";
@@ -30,6 +30,7 @@ class Live {
       text = this.sent;
     } else this.note = null;
     this.typed = text;
+    this.app.set({ live: text }); // also for a reload
     const end = all ? text.length : Math.max(this.sent.length, 1 + text.search(/\s\S*$/));
     if (this.ready && end > this.sent.length) {
       this.began ??= performance.now();
@@ -80,7 +81,12 @@ class Live {
       },
       "response.done": () => this.#done(message),
       error: () => {
+        if (message.error.code === "idle_timeout") {
+          this.note = "Nothing was typed for a while, so this ended. Type on to begin anew.";
+          return;
+        }
         this.problem = message.error.message;
+        this.refused = !this.ready; // the next key would only be refused again
         this.app.refuse(new Refusal(422, message.error));
         if (!this.ready) this.socket.close();
       },
@@ -95,6 +101,7 @@ class Live {
     take.body.input = this.sent;
     take.outcome = { cancelled: "cancelled", error: "failed" }[message.finish_reason] ?? "done";
     this.over = true;
+    app.set({ live: this.typed.slice(this.sent.length).trimStart() }); // what was sent is a take now
     if (take.sound.length) {
       const { open } = app.state;
       app.add(take);
@@ -106,10 +113,12 @@ class Live {
 
   #closed(reason, wasClean) {
     if (!wasClean) this.app.connect(); // the page says that the service does not answer, until it does
+    if (!this.over && this.take?.sound.length) this.#done({ finish_reason: "cancelled" }); // what was heard is not lost
     this.over = true;
     this.ready = false;
     this.take?.sound.finish();
     if (!this.take && !this.cancelled) this.problem ??= reason || "The connection was closed.";
+    this.refused ||= !this.take && !this.cancelled;
     this.changed();
   }
 }
@@ -123,36 +132,44 @@ export function LivePane({ app }) {
     const ticking = setInterval(() => { if (live) changed(); }, 200);
     return () => clearInterval(ticking);
   }, [live]);
-  const start = () => { app.live = new Live(app, changed); changed(); document.getElementById("live").focus(); };
+  const text = running ? live.typed : app.state.live;
+  const start = () => {
+    app.live = new Live(app, changed);
+    app.live.type(app.state.live);
+    document.getElementById("live").focus();
+  };
+  const typed = ({ target }) => {
+    if (running) {
+      live.type(target.value);
+      target.value = live.typed;
+    } else {
+      app.set({ live: target.value });
+      if (target.value.trim() && !live?.refused) start(); // a key is as good as a click: sound may be played
+    }
+  };
   const { firstSoundMs, gaps = 0, gapMs = 0 } = live?.take ?? {};
   const aheadS = running && live.take ? app.player.aheadS : 0;
   return html`
     <section class="live" aria-label="Live">
-      <p class="note">Each sentence is spoken as soon as its end is certain, with the voice and settings on the left.</p>
-      <label for="live">${running ? "Type here" : "First words"}</label>
-      <textarea id="live" rows="5" value=${live && running ? live.typed : app.liveText ?? ""}
-        onInput=${({ target }) => {
-          if (running) {
-            live.type(target.value);
-            target.value = live.typed;
-          } else app.liveText = target.value;
-        }}
+      <p class="note">Each sentence is spoken as soon as its end is certain, with the voice and settings of the request.</p>
+      <label for="live">Type here</label>
+      <textarea id="live" rows="5" placeholder="It speaks while you type." value=${text} readonly=${Boolean(running && live.ended)} onInput=${typed}
         onKeyDown=${(event) => { if (running && event.key === "Enter" && !event.shiftKey && !event.ctrlKey) live.flush(); }}></textarea>
       <div class="actions">
         ${running
           ? html`<button onClick=${() => live.flush()} disabled=${!live.ready || live.ended}>Speak now</button>
               <button class="secondary" onClick=${() => live.end()} disabled=${!live.ready || live.ended}>Finish</button>
-              <button class="speak stop" onClick=${() => live.cancel()}>Cancel</button>`
-          : html`<button onClick=${() => { const text = app.liveText ?? ""; start(); app.live.type(text); }}>Start</button>`}
+              <button class="secondary" onClick=${() => live.cancel()}>Cancel</button>`
+          : text && html`<button onClick=${start}>Speak this text</button>`}
       </div>
       ${live?.note && html`<p class="note" role="status">${live.note}</p>`}
       ${live?.over && live.take?.sound.length > 0 && html`<p class="note" role="status">This is now take ${live.take.number}.</p>`}
-      ${live?.problem && html`<p class="refusal" role="alert">${live.problem}</p>`}
+      ${live?.problem && html`<${Problem} text=${live.problem} />`}
       <p class="meters" aria-label="Meters">
         <span>first sound <b>${firstSoundMs ? `${Math.round(firstSoundMs)} ms` : "–"}</b></span>
         <span>gaps <b>${gaps}</b>${gaps > 0 && `, ${Math.round(gapMs)} ms`}</span>
         <span>buffered <b>${aheadS.toFixed(1)} s</b></span>
-        <span>sent <b>${live?.sent.length ?? 0}</b> of ${live?.typed.length ?? 0} characters</span>
+        <span>sent <b>${running ? live.sent.length : 0}</b> of ${text.length} characters</span>
       </p>
     </section>`;
 }

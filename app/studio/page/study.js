@@ -1,16 +1,14 @@
 /** Study: takes over the values of one knob or two, and seeds, with a table and plots of what was measured. */
 
 import { utterancesOf } from "./analysis.js";
-import { html, part, PlayButton, useRedraw } from "./parts.js";
+import { html, part, PlayButton, Problem, useRedraw } from "./parts.js";
+import { mean, Plot } from "./plot.js";
 import { bodyOf } from "./request.js";
 import { parse, Refusal, stringify } from "./wire.js";
 
 const SEEDS = 8; // where they alone differ
+const SEEDS_A_VALUE = 3; // fewer give no interval that is worth one
 const VALUES = 5;
-const [WIDTH, HEIGHT, EDGE] = [260, 120, 8];
-const LINES = ["--line-1", "--line-2", "--side-b", "--marker"];
-
-const mean = (values) => values.reduce((sum, value) => sum + value, 0) / Math.max(1, values.length);
 
 /** What is measured of a take: a title, an explanation, its decimals, and the value. */
 const MEASURES = [
@@ -22,40 +20,44 @@ const MEASURES = [
 ];
 
 export function StudyPane({ app }) {
-  const { service, takes } = app.state;
-  const study = (app.study ??= { names: ["", ""], typed: {}, running: null });
+  const { service, takes, study } = app.state;
+  const work = (app.work ??= { running: null, wrong: null });
   const redraw = useRedraw();
-  const change = (patch) => { Object.assign(study, patch); redraw(); };
+  const change = (patch) => { Object.assign(work, patch); redraw(); };
+  const set = (patch) => app.set({ study: { ...study, ...patch } });
   const choices = service.fields.filter(({ kind }) => ["number", "choice", "switch"].includes(kind));
-  const axes = study.names.filter(Boolean).map((name) => service.byName.get(name))
+  const axes = study.names.map((name) => choices.find((field) => field.name === name)).filter(Boolean)
     .map((field) => ({ field, typed: study.typed[field.name] ?? listed(valuesOf(field)) }));
-  const seeds = study.seeds ?? (axes.length ? 1 : SEEDS);
+  const seeds = study.seeds ?? (axes.length ? SEEDS_A_VALUE : SEEDS);
+  const count = axes.reduce((product, { typed }) => product * typed.split(",").filter((word) => word.trim()).length, seeds);
   const last = takes.find(({ studied }) => studied)?.studied;
   return html`
-    <form class="study" aria-label="Study" onSubmit=${(event) => { event.preventDefault(); run(app, study, change, axes, seeds); }}>
+    <form class="study" aria-label="Study" onSubmit=${(event) => { event.preventDefault(); run(app, change, axes, seeds); }}>
+      <p class="note">What does a knob do? A study speaks the text with several values of it, each with the same seeds, and plots what it changed.
+        Without a knob it shows how much the seed alone changes.</p>
       ${study.names.map((chosen, n) => html`
         <div class="pair">
           <div>
             <label for="knob-${n}">${n ? "Second knob" : "Knob"}</label>
-            <select id="knob-${n}" value=${chosen} onChange=${({ target }) => change({ names: study.names.with(n, target.value) })}>
+            <select id="knob-${n}" value=${chosen} onChange=${({ target }) => set({ names: study.names.with(n, target.value) })}>
               <option value="">${n ? "none" : "none: seeds alone"}</option>
-              ${choices.filter(({ name }) => name !== study.names[1 - n]).map(({ name }) => html`<option value=${name}>${name}</option>`)}
+              ${choices.filter(({ name }) => name !== study.names[1 - n]).map(({ name, label }) => html`<option value=${name}>${label ? `${name} (${label})` : name}</option>`)}
             </select>
           </div>
           <div>
             <label for="values-${n}">Values</label>
             <input id="values-${n}" disabled=${!chosen} value=${axes.find(({ field }) => field.name === chosen)?.typed ?? ""}
-              onInput=${({ target }) => change({ typed: { ...study.typed, [chosen]: target.value } })} />
+              onInput=${({ target }) => set({ typed: { ...study.typed, [chosen]: target.value } })} />
           </div>
         </div>`)}
       <div class="actions">
-        <label>Seeds <input type="number" id="seeds" min="1" value=${seeds} onInput=${({ target }) => change({ seeds: Number(target.value) || 1 })} /></label>
-        ${study.running
-          ? html`<button type="button" class="stop" onClick=${() => study.running.abort()}>Stop</button>`
+        <label>Seeds <input type="number" id="seeds" min="1" value=${seeds} onInput=${({ target }) => set({ seeds: Number(target.value) || 1 })} /></label>
+        ${work.running
+          ? html`<button type="button" class="secondary stop" onClick=${() => work.running.abort()}>Stop</button>`
           : html`<button type="submit">Run</button>`}
-        <span class="note">Everything else is as in the request; each value has the same seeds.</span>
+        <span class="note">${count} ${count === 1 ? "take" : "takes"}; everything else is as in the request.</span>
       </div>
-      ${study.wrong && html`<p class="refusal" role="alert">${study.wrong}</p>`}
+      ${work.wrong && html`<${Problem} text=${work.wrong} />`}
     </form>
     ${last && html`<${Results} app=${app} names=${Object.keys(last.values)} takes=${takes.filter(({ studied }) => studied?.run === last.run).reverse()} />`}`;
 }
@@ -78,7 +80,7 @@ function read({ typed, field: { name, options } }) {
   return words.map((word) => [name, options?.find((option) => String(option) === word) ?? parse(word)]);
 }
 
-async function run(app, study, change, axes, seeds) {
+async function run(app, change, axes, seeds) {
   let cells = [[]];
   const first = BigInt(app.state.knobs.seed ?? 1);
   const every = Array.from({ length: seeds }, (_, n) => ["seed", first + BigInt(n)]);
@@ -133,6 +135,8 @@ function Results({ app, names, takes }) {
   const table = [titles, ...rows].map((row) => row.join(",")).join("\n");
   const cells = rows.map((row) => row.slice(0, names.length));
   return html`
+    <p class="note">A dot is a take, a line joins the means, a bar is the 95 % interval of a mean. Bars that overlap widely show no difference;
+      of a single take there is none. In brackets: the last value less the first, seed by seed.</p>
     <div class="plots">${MEASURES.map(([title, about], place) => html`
       <${Plot} title=${title} about=${about} names=${names} cells=${cells} values=${facts.map((one) => one[place])} />`)}</div>
     <div class="scroll" tabindex="0" role="region" aria-label="Takes of the study">
@@ -146,24 +150,4 @@ function Results({ app, names, takes }) {
       </table>
     </div>
     <button class="secondary" onClick=${async () => (await part("./export.js")).save(new Blob([table], { type: "text/csv" }), "study.csv")}>Download the table (CSV)</button>`;
-}
-
-/** A measure over the first knob's values: a dot a take, a line through the means, a colour for each value of the second knob. */
-function Plot({ title, about, names, cells, values }) {
-  const places = [...new Set(cells.map(([value]) => value))];
-  const groups = Map.groupBy(values.keys(), (n) => (names.length > 2 ? cells[n][1] : ""));
-  const [low, high] = [Math.min(...values), Math.max(...values)];
-  const x = (value) => EDGE + ((WIDTH - 2 * EDGE) * (places.indexOf(value) + 0.5)) / places.length;
-  const y = (value) => HEIGHT - EDGE - (high > low ? ((value - low) / (high - low)) * (HEIGHT - 2 * EDGE) : HEIGHT / 2 - EDGE);
-  const means = (rows) => places.map((place) => [place, rows.filter((n) => cells[n][0] === place)])
-    .filter(([, own]) => own.length).map(([place, own]) => `${x(place)},${y(mean(own.map((n) => values[n])))}`).join(" ");
-  return html`
-    <figure data-plot=${title}>
-      <figcaption>${title} <small>${about} ${low === high ? `all ${low.toPrecision(3)}` : `${low.toPrecision(3)} to ${high.toPrecision(3)}`}</small></figcaption>
-      <svg viewBox="0 0 ${WIDTH} ${HEIGHT}" role="img" aria-label="${title} by ${names[0]}">
-        ${[...groups.values()].map((rows, n) => html`<g style=${{ color: `var(${LINES[n % LINES.length]})` }}>
-          <polyline points=${means(rows)} /> ${rows.map((row) => html`<circle cx=${x(cells[row][0])} cy=${y(values[row])} r="2.5" />`)}</g>`)}
-      </svg>
-      <p><small>${places.join(" · ")}${names.length > 2 && html`; ${names[1]} ${[...groups.keys()].map((value, n) => html`<b style=${{ color: `var(${LINES[n % LINES.length]})` }}>${value}</b> `)}`}</small></p>
-    </figure>`;
 }

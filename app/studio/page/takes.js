@@ -1,6 +1,6 @@
 /** The right side: takes, the newest first, and two of them side by side. */
 
-import { html, later, part, PlayButton, useEffect, useRef } from "./parts.js";
+import { html, later, part, PlayButton, Problem, useEffect, useRedraw, useRef } from "./parts.js";
 
 const TakeView = later("./lanes.js", "TakeView");
 const Compare = later("./compare.js", "Compare");
@@ -20,12 +20,11 @@ const ENDS = {
 
 export function TakesPane({ app }) {
   const { takes, a, b, service, deleted } = app.state;
-  const pair = a && b && app.take(a) && app.take(b);
   const unkept = takes.filter((take) => take.unkept).length;
   return html`
     ${deleted && html`<${Deleted} key=${deleted.key} app=${app} take=${deleted} />`}
     ${!takes.length && html`<p class="empty">No takes yet. ${service && html`Press <b>Speak</b>: the sound appears here, with how each of its tokens was chosen.`}</p>`}
-    ${pair && html`<${Compare} app=${app} key=${`${a} ${b}`} />`}
+    ${app.pair && html`<${Compare} app=${app} key=${`${a} ${b}`} />`}
     <ol class="takes" aria-label="Takes">
       ${takes.map((take) => html`<${Take} key=${take.key} app=${app} take=${take} />`)}
     </ol>
@@ -42,15 +41,34 @@ function Deleted({ app, take }) {
 }
 
 /** One line of what a take was made of. */
-function settingsOf({ edited, body: { input: _, voice, preset, continue_from: from, ...knobs } }) {
+export function settingsOf({ edited, body: { input: _, voice, preset, continue_from: from, ...knobs } }) {
   const set = Object.entries(knobs).map(([name, value]) => `${name} ${typeof value === "object" ? JSON.stringify(value) : value}`);
   return [voice, preset, ...(from ? ["continued"] : []), ...(edited ? [`codes of ${edited} ${edited === 1 ? "frame" : "frames"} changed`] : []), ...set].filter(Boolean).join(" · ");
+}
+
+/** What is known of a take before its first sound: how long it has been waited for, and how long that takes. */
+function Waiting({ waiting: { since, seconds, leaving }, number }) {
+  const redraw = useRedraw();
+  useEffect(() => {
+    const ticking = setInterval(redraw, 100);
+    return () => clearInterval(ticking);
+  }, []);
+  const passed = (performance.now() - since) / 1000;
+  const late = seconds !== null && passed > 2 * seconds + 2;
+  return html`
+    <p class="waiting">
+      <b role="timer" aria-label="Waiting for take ${number}">${passed.toFixed(1)} s</b>
+      <span>waiting for the first sound${seconds !== null && `, expected after about ${seconds < 1 ? "1" : seconds.toFixed(0)} s`}${late ? ": longer than expected" : ""}</span>
+      <progress max=${seconds ?? 1} value=${seconds === null ? null : Math.min(passed, seconds)} aria-label="Until the first sound"></progress>
+      <button type="button" class="secondary" onClick=${() => leaving.abort()}>Stop</button>
+    </p>`;
 }
 
 function Take({ app, take }) {
   const { open, a, b } = app.state;
   const { sound, report, outcome, number, starred } = take;
   const isOpen = open === take.key;
+  const unheard = take.waiting && !sound?.length;
   const mark = (side) => {
     const chosen = { a, b, [side]: app.state[side] === take.key ? null : take.key };
     if (chosen[side] && chosen.a === chosen.b) chosen[side === "a" ? "b" : "a"] = null;
@@ -63,7 +81,7 @@ function Take({ app, take }) {
   return html`
     <li class="take ${isOpen ? "open" : ""}" data-take=${number} data-outcome=${outcome} data-finish=${finish}>
       <div class="head">
-        <${PlayButton} playing=${sound && app.player.sound === sound} name="take ${number}" disabled=${!sound?.length} onClick=${() => app.toggle(take)} />
+        <${PlayButton} playing=${sound && app.player.sound === sound} name="take ${number}" kind=${isOpen ? "" : "secondary"} disabled=${!sound?.length} onClick=${() => app.toggle(take)} />
         <button class="title plain" aria-expanded=${isOpen}
           onClick=${() => app.set({ open: isOpen ? null : take.key })}>
           <b>${number}</b>
@@ -79,9 +97,10 @@ function Take({ app, take }) {
               aria-label="Take ${number} is ${side.toUpperCase()}" onClick=${() => mark(side)}>${side.toUpperCase()}</button>`)}
         </span>
       </div>
-      ${isOpen && html`
+      ${unheard && html`<${Waiting} waiting=${take.waiting} number=${number} />`}
+      ${isOpen && !unheard && html`
         <p class="facts">
-          ${sound && html`<span>${sound.seconds.toFixed(2)} s</span>`}
+          ${sound?.length > 0 && html`<span>${sound.seconds.toFixed(2)} s</span>`}
           <span class="outcome">${end}</span>
           ${seed !== undefined && html`<button class="plain" title="Use this seed for the next takes"
             onClick=${() => app.edit({ knobs: { ...app.state.knobs, seed: BigInt(seed) } })}>seed ${String(seed)}</button>`}
@@ -90,13 +109,13 @@ function Take({ app, take }) {
           ${take.gaps > 0 && html`<span class="gaps">${take.gaps} ${take.gaps === 1 ? "gap" : "gaps"}, ${Math.round(take.gapMs)} ms</span>`}
         </p>
         ${cure && html`<p class="refusal cure">${cure}</p>`}
-        ${report?.warnings?.map((warning) => html`<p class="note" role="status">${warning}</p>`)}
+        ${report?.warnings?.map((warning) => html`<${Problem} kind="note" role="status" text=${warning} />`)}
         <p class="actions">
-          ${["WAV", "MP3"].map((format) => html`<button disabled=${!sound?.finished || (format === "MP3" && !take.id)} onClick=${() => download(format)}>Download ${format}</button>`)}
+          ${["WAV", "MP3"].map((format) => html`<button class="secondary" disabled=${!sound?.finished || !sound.length || (format === "MP3" && !take.id)} onClick=${() => download(format)}>Download ${format}</button>`)}
           <button class="secondary" onClick=${() => app.restore(take.body)}>Use these settings</button>
           <button class="secondary" onClick=${() => app.show("export", take)}>Export</button>
-          <button class="secondary" onClick=${() => app.delete(take)}>Delete</button>
+          <button class="secondary" disabled=${Boolean(take.waiting)} onClick=${() => app.delete(take)}>Delete</button>
         </p>
-        ${sound && html`<${TakeView} app=${app} take=${take} />`}`}
+        ${sound?.length > 0 && html`<${TakeView} app=${app} take=${take} />`}`}
     </li>`;
 }

@@ -51,7 +51,7 @@ function Codes({ app, take, place, codes }) {
     <form class="codes" aria-label="Codes of a frame of take ${take.number}" onSubmit=${(event) => { event.preventDefault(); hear(app, take); }}>
       ${shown.map((code, level) => html`<input type="number" min="0" aria-label="Code of level ${level}" value=${code}
         onInput=${({ target }) => target.value !== "" && change({ ...changes, [place]: shown.with(level, Number(target.value)) })} />`)}
-      <button type="submit" disabled=${!count}>Hear the changed codes</button>
+      <button type="submit" class="secondary" disabled=${!count}>Hear the changed codes</button>
       ${count > 0 && html`<button type="button" class="plain" onClick=${() => change({})}>Undo ${count} ${count === 1 ? "frame" : "frames"}</button>`}
     </form>`;
 }

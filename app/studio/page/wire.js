@@ -1,7 +1,7 @@
 /**
  * The API as the page uses it: requests with a key, JSON, the schema of a request, streamed sound.
  *
- * All that the page knows of knobs is read from `/openapi.json` here.
+ * All that the page knows of knobs is read here, from the part of `/openapi.json` that is a request.
  */
 
 const KEY = "valle-serve.key";
@@ -14,10 +14,13 @@ export class Refusal extends Error {
   }
 }
 
+let held = null; // also where nothing may be stored
+const stored = (act) => { try { return act(sessionStorage); } catch { return null; } };
+
 export const key = {
-  get: () => sessionStorage.getItem(KEY),
-  set: (value) => sessionStorage.setItem(KEY, value),
-  forget: () => sessionStorage.removeItem(KEY),
+  get: () => held ?? stored((store) => store.getItem(KEY)),
+  set: (value) => { held = value; stored((store) => store.setItem(KEY, value)); },
+  forget: () => { held = null; stored((store) => store.removeItem(KEY)); },
 };
 
 /** What the page does when a key is needed (it gives one, or null), and when the service does not answer. */
@@ -108,23 +111,27 @@ const PLACED = new Set([
   "stream_format", "trace", "timestamps", "continue_from",
 ]);
 
-/** Return the fields of a request that are controls, each with its `kind`: `number`, `digits`, `choice`, `switch` or `json`. */
+/**
+ * Return the fields of a request that are controls, each with its `kind`: `number`, `digits`, `choice`, `switch` or `json`;
+ * and which of them change how a text is read.
+ */
 export async function readService() {
-  const document = await getJson("openapi.json");
-  const { schema } = document.paths["/tts"].post.requestBody.content["application/json"];
-  const fields = Object.entries(schema.properties)
+  const answer = await answered(fetch("studio/knobs.json")); // no key: it is the page's own, and under way already
+  if (!answer.ok) throw await refusalOf(answer);
+  const { properties, phonemes } = parse(await answer.text());
+  const fields = Object.entries(properties)
     .filter(([name]) => !PLACED.has(name))
     .map(([name, property]) => fieldOf(name, property));
-  const preset = fieldOf("preset", schema.properties.preset);
-  return { fields, preset, byName: new Map([preset, ...fields].map((field) => [field.name, field])) };
+  const preset = fieldOf("preset", properties.preset);
+  return { fields, preset, read: new Set(phonemes), byName: new Map([preset, ...fields].map((field) => [field.name, field])) };
 }
 
 function fieldOf(name, property) {
   const choices = (property.anyOf ?? [property]).filter(({ type }) => type !== "null");
   const { enum: options, type, ...bounds } = { ...property, ...choices[0] };
-  const { heading = "Request", needs = [], unit = "", slider = true, bottom, top, step, ...ui } = property["x-ui"] ?? {};
+  const { heading = "Request", needs = [], unit = "", synonyms = "", slider = true, bottom, top, step, ...ui } = property["x-ui"] ?? {};
   return {
-    ...{ name, options, needs, unit, slider, ...ui },
+    ...{ name, options, needs, unit, synonyms, slider, ...ui },
     kind: kindOf(choices.length, options, type, bounds),
     help: property.description ?? "",
     group: heading,

@@ -36,6 +36,7 @@ def test_the_schema_is_json_and_carries_bounds_and_hints() -> None:
         "step": 0.01,
         "bottom": 0.2,
         "values": [0.8, 0.85, 0.9, 0.95, 1.0],
+        "synonyms": "nucleus random variety",
     }
 
 
