@@ -76,7 +76,7 @@ export function Plot({ title, about, names, cells, values }) {
           ${points.map(({ place, middle, half }) => half !== null && html`<line class="interval" x1=${x(place, n)} x2=${x(place, n)} y1=${y(middle - half)} y2=${y(middle + half)} />`)}
           ${points.flatMap(({ place, own }) => own.map((value) => html`<circle cx=${x(place, n)} cy=${y(value)} r="2.5" />`))}</g>`)}
       </svg>
-      <p><small>${names[0]}${names.length > 2 && html`; ${names[1]}${" "}${[...groups.keys()].map((value, n) => html`<b style=${{ color: `var(${LINES[n % LINES.length]})` }}>${value}</b>${" "}`)}`}
+      <p><small>${names[0]}${" "}${names.length > 2 && html`by ${names[1]}${" "}${[...groups.keys()].map((value, n) => html`<b style=${{ color: `var(${LINES[n % LINES.length]})` }}>${value}</b>${" "}`)}`}
         ${seeds && values.length > 1 && `mean ${short(Number(mean(values).toPrecision(3)))} ± ${short(Number(halfInterval(values).toPrecision(2)))}`}
         ${told?.length > 0 && told.join(" ")}</small></p>
     </figure>`;
