@@ -125,10 +125,15 @@ _THRESHOLDS: Final = (
 def idle_knobs(params: SamplingParams, sent: Collection[str]) -> dict[str, str]:
     """Return the knobs among a request's ``sent`` fields that do nothing, and what each needs."""
     return {
-        name: "; ".join(_in_words(need) for need in needs_of(name))
+        name: what_needs(name)
         for name in SamplingParams.model_fields
         if name in sent and not _acts(name, params)
     }
+
+
+def what_needs(name: str) -> str:
+    """Return what a knob needs to act, in words."""
+    return "; ".join(_in_words(need) for need in needs_of(name))
 
 
 def doubts(params: SamplingParams) -> list[str]:

@@ -19,12 +19,21 @@ from app.commands.client import ServerOptions
 from app.commands.errors import CommandError
 from app.commands.output import write_file
 from app.storage.preset_files import OF_REQUESTS
+from samplers.knobs.features import what_needs
 from samplers.knobs.presets import AUTO
 from tools.sentences import SENTENCES, read_sentences
 from tools.study import grid, page, race, speaking
 
 Words = Annotated[list[str], NoDecode, BeforeValidator(grid.words_of)]
 """What the command line has joined by commas, of which some belong to the values."""
+
+
+def _idle(knob: str, table: page.Table) -> str:
+    """Return why a knob acts in none of the takes that set it, or nothing."""
+    rows = [row for row in table if row[knob] is not None]
+    if not rows or any(knob not in row["ignored"].replace(",", " ").split() for row in rows):
+        return ""
+    return f"does nothing without {what_needs(knob)}"
 
 
 class Study(ServerOptions):
@@ -145,7 +154,8 @@ class Study(ServerOptions):
         study = page.Heading(shlex.join(["valle-serve", *sys.argv[1:]]), len(table), lines, sounds)
         write_file(self.out / "index.html", page.as_page(found, study).encode(), "out")
         for curve in found:
-            for fault in curve.faults:
+            idle = _idle(curve.knob, table)
+            for fault in [idle] if idle else curve.faults:
                 print(f"{curve.knob}: {fault}")
         print(f"{len(table)} takes: {self.out / 'index.html'}")
 

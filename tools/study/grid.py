@@ -9,9 +9,12 @@ from typing import Any
 import numpy as np
 from pydantic import ValidationError
 
+from app.api.errors import invalid
 from app.commands.errors import CommandError
-from models.config import first_problem
 from samplers.knobs.params import SamplingParams
+
+MOST_VALUES = 1000
+"""Of one knob; a study of more would take days."""
 
 Setting = Mapping[str, Any]
 """Knob -> value."""
@@ -101,7 +104,7 @@ def check(setting: Setting) -> None:
     try:
         SamplingParams.model_validate_json(json.dumps(setting))
     except ValidationError as error:
-        raise CommandError(first_problem(error)) from error
+        raise CommandError(invalid(error).message) from error
 
 
 def _values(text: str) -> Iterator[Any]:
@@ -109,7 +112,15 @@ def _values(text: str) -> Iterator[Any]:
     if len(rest) != 2 or text.startswith(("[", "{")):
         yield read_value(text)
         return
-    ends, count = (float(low), float(rest[0])), int(rest[1])
+    try:
+        ends, count = (float(low), float(rest[0])), int(rest[1])
+    except ValueError:
+        count = 0
+    if not 1 <= count <= MOST_VALUES or not np.isfinite(ends).all():
+        raise CommandError(
+            f"vary: {text!r} is not LOW:HIGH:COUNT, numbers as in 0.1:0.9:9, of at most"
+            f" {MOST_VALUES} values"
+        )
     for number in np.linspace(*ends, count):
         exact = round(float(number), 6)
         whole = all(end.is_integer() for end in ends) and exact.is_integer()

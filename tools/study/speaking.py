@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,8 @@ from samplers.knobs.presets import AUTO
 from tools.batch import post_when_free
 from tools.study.grid import StudyTake
 from tools.study.measures import measure
+
+_TRIAL_HZ = 24_000  # of the tone of a trial, which lasts a second
 
 Row = dict[str, Any]
 """Of a take: `key`, `model`, `codes`, `finish`, and `measures` by their names."""
@@ -67,13 +70,21 @@ class JudgeCommand:
             process = self._process
             assert process.stdin is not None
             assert process.stdout is not None
-            process.stdin.write(json.dumps(take).encode() + b"\n")
-            await process.stdin.drain()
+            with suppress(ConnectionError):  # it has ended, and what it wrote says so
+                process.stdin.write(json.dumps(take).encode() + b"\n")
+                await process.stdin.drain()
             line = await process.stdout.readline()
         try:
             return {str(name): float(value) for name, value in json.loads(line).items()}
         except (ValueError, AttributeError, TypeError) as error:
-            raise CommandFailed(f"judge: {self._command!r} wrote {line!r}") from error
+            wrote = f"wrote {line.decode(errors='replace')!r}" if line else "ended"
+            raise CommandFailed(f"judge: {self._command!r} {wrote}{self._cure}") from error
+
+    @property
+    def _cure(self) -> str:
+        """What a judge of ours may lack."""
+        ours = "training." in self._command
+        return "; it needs `scripts/install evaluate`, and .venv/bin/python" if ours else ""
 
     async def close(self) -> None:
         """End the command."""
@@ -102,7 +113,7 @@ class StudySession:
         self._folder, self._on_progress = folder, on_progress
         self._judges = [JudgeCommand(one) for one in judges]
         self._file = TakesFile(folder / "takes.jsonl")
-        self._sha256, self._times = "", False
+        self._sha256, self._times, self._tried = "", False, False
         self.presets: dict[str, dict[str, Any]] = {}
 
     async def open(self) -> None:
@@ -123,6 +134,8 @@ class StudySession:
     async def speak(self, takes: Sequence[StudyTake]) -> Table:
         """Return a flat row for each take, in order."""
         missing = [take for take in takes if self._file.find(take, self._model(take)) is None]
+        if missing:
+            await self._try_judges()
         done = len(takes) - len(missing)
         self._on_progress(done, len(takes))
 
@@ -142,6 +155,19 @@ class StudySession:
             raise errors.exceptions[0] from None
         rows = [self._file.find(take, self._model(take)) for take in takes]
         return table_of(takes, [row for row in rows if row is not None])
+
+    async def _try_judges(self) -> None:
+        """Ask each judge about a tone, once: one that cannot answer is found before any take."""
+        if self._tried or not self._judges:
+            return
+        self._tried = True
+        tone = np.sin(np.arange(_TRIAL_HZ) * (2 * np.pi * 220 / _TRIAL_HZ)) * 0.1
+        sound = self._folder / "trial.wav"
+        sound.write_bytes(encode_file(tone.astype(np.float32), "wav", _TRIAL_HZ))
+        for judge in self._judges:
+            asked = {"text": "Hello.", "sound": str(sound), "setting": {}, "trial": True}
+            await judge.judge(asked)
+        sound.unlink()
 
     def sounds(self, takes: Sequence[StudyTake]) -> list[tuple[str, bytes]]:
         """Return title and MP3 of the takes that were kept to be heard."""

@@ -1,7 +1,7 @@
 """Judges for `valle-serve study`: how many words of the takes are wrong, as Whisper hears them.
 
-    valle-serve study temperature=0.4:1.2:9 --judge "python -m training.judging.hear"
-    valle-serve study temperature=0:2:9 --judge "python -m training.judging.hear --joined heard"
+    valle-serve study temperature=0.4:1.2:9 --judge ".venv/bin/python -m training.judging.hear"
+    valle-serve study top_k=1,9 --judge ".venv/bin/python -m training.judging.hear --joined heard"
 
 Reads lines ``{"text": ..., "sound": PATH, "setting": ...}``. The first writes a line ``{"wer": ...,
 "cer": ...}`` each. Whisper listens to 30 s whatever there is, so that a take of 2 s costs as much
@@ -22,18 +22,22 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import soundfile
 from numpy.typing import NDArray
 
-from training.judging.judges import (
-    HEARING_RATE_HZ,
-    Whisper,
-    count_errors,
-    edits_of,
-    in_words,
-    resample,
-    whisper_folder,
-)
+try:
+    import soundfile
+
+    from training.judging.judges import (
+        HEARING_RATE_HZ,
+        Whisper,
+        count_errors,
+        edits_of,
+        in_words,
+        resample,
+        whisper_folder,
+    )
+except ModuleNotFoundError as error:
+    raise SystemExit(f"hear: {error}; `scripts/install evaluate` installs it") from error
 
 _LONGEST_S, _BETWEEN_S = 28.0, 0.5
 
@@ -68,8 +72,9 @@ def _hear_joined(folder: Path, asked: Iterator[Take]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "takes.jsonl").open("a") as file:
         for take in asked:
-            sound = shutil.copy(take["sound"], folder)
-            print(json.dumps({**take, "sound": sound}), file=file, flush=True)
+            if not take.get("trial"):  # which the study sends to see that this runs
+                sound = shutil.copy(take["sound"], folder)
+                print(json.dumps({**take, "sound": sound}), file=file, flush=True)
             print("{}", flush=True)
     takes = _ordered(map(json.loads, (folder / "takes.jsonl").read_text().splitlines()))
     whisper = Whisper(whisper_folder("tiny.en"))

@@ -244,3 +244,16 @@ def test_an_interval_is_over_sentences() -> None:
     assert (wide.low, wide.value, wide.high) == (1.0, 2.0, 3.0)
     assert "<td>2 [1, 3]</td>" in as_page([curve], Heading("valle-serve study", 4))
     assert as_svg(curve, "seconds").count("<path") == 2
+
+
+def test_a_judge_is_tried_before_the_first_take(tmp_path: Path) -> None:
+    words = ["study", "--out", str(tmp_path / "out"), *SHORT, "top_k=4", "--judge"]
+    assert main([*words, "exit 3 # training.judging.hear"]) != 0
+    assert not (tmp_path / "out" / "takes.jsonl").exists()
+
+
+def test_a_knob_that_needs_another_is_told_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    study(tmp_path, "dry_base=1.5,2")
+    assert "dry_base: does nothing without dry_multiplier" in capsys.readouterr().out
