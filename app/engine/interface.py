@@ -13,10 +13,11 @@ from torch import Tensor
 
 from app.engine.admission import Capacity
 from app.engine.errors import SpeechError
-from app.engine.job import AudioChunk, Codes, NarPlan, Progress, SpeechJob, SpeechResult
+from app.engine.job import AudioChunk, Codes, MadeBy, NarPlan, Progress, SpeechJob, SpeechResult
 from app.engine.playback import Playback
 from app.engine.utterance import Level0Item
 from app.engine.voices import Voices
+from app.version import VERSION
 from models.text import Utterance
 from models.text.words import WordSpan
 from models.voices.voice import Voice
@@ -44,6 +45,11 @@ class ModelInfo:
     kernels: str = ""  # which kernels are our own, and why others are not; empty on a CPU
     # Why some functions could not be recorded on a GPU, and are slower.
     unrecorded: tuple[str, ...] = ()
+
+    @property
+    def made_by(self) -> MadeBy:
+        """What reports say of it."""
+        return MadeBy(VERSION, self.name, self.sha256, self.weights, self.device)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +84,7 @@ class Plan:
     lengths: tuple[Sequence[int], ...] = ()
     speakers: tuple[Speaker, ...] = ()  # of each utterance: that voice, or one that the text names
     left_out: tuple[str, ...] = ()  # of the text, as it was written: nothing is spoken for it
+    made_by: MadeBy | None = None
 
 
 @dataclass(frozen=True, slots=True)

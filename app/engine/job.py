@@ -340,6 +340,17 @@ class SpokenUtterance(UtteranceText):
 
 
 @dataclass(frozen=True, slots=True)
+class MadeBy:
+    """What made a speech, of the replica that spoke it."""
+
+    version: Annotated[str, Field(description="Of the service.")]
+    model: Annotated[str, Field(description="Name of the model.")]
+    model_sha256: Annotated[str, Field(description="Hash of its weights, as /ready has it.")]
+    weights: Annotated[str, Field(description="Type of its weights: int8 or float32.")]
+    device: Annotated[str, Field(description="Device that it ran on.")]
+
+
+@dataclass(frozen=True, slots=True)
 class SpeechResult:
     """The result of a job, or of several jobs that spoke one speech."""
 
@@ -360,6 +371,7 @@ class SpeechResult:
     # Seconds of silence between this speech and that of a job that continues it.
     pause_owed_s: float = 0.0
     left_out: tuple[str, ...] = ()  # of the text, as it was written: nothing was spoken for it
+    made_by: MadeBy | None = None  # None of a result that an earlier version stored
 
     @property
     def sound_frames(self) -> float:

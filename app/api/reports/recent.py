@@ -25,6 +25,7 @@ from app.engine.job import (
     Backtrack,
     FinishReason,
     KeptTake,
+    MadeBy,
     NarPlan,
     RankedTake,
     SpeechJob,
@@ -102,6 +103,9 @@ class SpeechReport(BaseModel):
         "or `chunks`, whose codes are those of `whole`."
     )
     decoder: str | None = Field(description="Decoder of codes to audio: codec or vocos.")
+    made_by: MadeBy | None = Field(
+        description="What made it; null if it ended before it was planned."
+    )
     warnings: list[str] = Field(
         description="What was read otherwise than may be meant: letters left out, another language,"
         " sounds in brackets; `X-Warning` of the response."
@@ -128,6 +132,7 @@ class Failure:
     nar: NarPlan | None = None  # without it, voice, language and knobs are as requested
     decoder: str | None = None
     left_out: tuple[str, ...] = ()
+    made_by: MadeBy | None = None
     codes_sha256: None = None
     timings: None = None
 
@@ -155,6 +160,7 @@ class Failure:
             plan.nar if plan else None,
             plan.decoder if plan else None,
             plan.left_out if plan else (),
+            plan.made_by if plan else None,
         )
 
 
@@ -343,6 +349,18 @@ def _said_by(spoken: SpokenUtterance, voices: list[str]) -> SpokenUtterance:
         return spoken
     pairs = zip(spoken.words, voices, strict=True)
     return replace(spoken, words=tuple(replace(word, voice=str(name)) for word, name in pairs))
+
+
+def request_of(job: SpeechJob, outcome: Outcome) -> dict[str, Any]:
+    """Return the body of a request that gives the same codes, but for its form and its stream.
+
+    It has every knob as used, with preset and seed, and what else the request asked for.
+    """
+    asked = _OPTIONS.dump_python(_options(job), mode="json", exclude_unset=True)
+    asked.pop("model", None)
+    chosen = {"input": job.text, "voice": outcome.voice, "language": outcome.language}
+    knobs = outcome.params.model_dump(mode="json", include=set(SamplingParams.model_fields))
+    return chosen | asked | knobs | {name: one for name, one in chosen.items() if one is not None}
 
 
 def _options(job: SpeechJob) -> SpeechOptions:

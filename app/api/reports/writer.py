@@ -198,6 +198,7 @@ def _report(job: SpeechJob, outcome: Outcome) -> SpeechReport:
         timings=outcome.timings,
         nar=outcome.nar,
         decoder=outcome.decoder,
+        made_by=outcome.made_by,
         warnings=warnings if failed else warnings + _mirostat_doubts(outcome.utterances),
         left_out=list(outcome.left_out),
         utterances=[],

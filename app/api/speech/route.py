@@ -13,7 +13,7 @@ from typing import Annotated, Any, Final, Literal
 
 import numpy as np
 from fastapi import APIRouter, Depends, HTTPException, Path, Query, Request, Response
-from pydantic_core import from_json
+from pydantic_core import from_json, to_json
 from safetensors import SafetensorError
 from safetensors.numpy import load
 from starlette.responses import StreamingResponse
@@ -22,7 +22,7 @@ from app.api.errors import CLIENT_CLOSED
 from app.api.gate.admission import client_of
 from app.api.lenient import utf8
 from app.api.ranges import RANGES, ranged
-from app.api.reports.recent import Failure, RecentSpeeches, SpeechReport
+from app.api.reports.recent import Failure, RecentSpeeches, SpeechReport, request_of
 from app.api.reports.writer import ReportWriter, TableForm, report_pieces, token_pieces
 from app.api.requests import (
     EngineDep,
@@ -217,9 +217,16 @@ async def get_speech(
             " parquet needs the service's extra of that name.",
         ),
     ] = "json",
+    shown: Annotated[
+        Literal["report", "request"],
+        Query(alias="as", description="`request`: the body of a request that speaks it again."),
+    ] = "report",
 ) -> Response:
     """Return the report of a recent speech: knobs, codes, timings and, if requested, its trace."""
     job, outcome = await recent.find(speech_id, request.state.owner)
+    if shown == "request":
+        body = to_json(request_of(job, outcome), inf_nan_mode="null")
+        return Response(body, media_type="application/json")
     writer: ReportWriter = request.app.state.reports
     if form != "json":
         if not any(one.trace for one in outcome.utterances):
@@ -229,8 +236,8 @@ async def get_speech(
             raise InvalidRequest(f"the service cannot write Parquet: {cure}", param="format")
         tokens = writer.write(token_pieces(outcome, form))
         return StreamingResponse(tokens, media_type=TABLES[form])
-    body = writer.write(report_pieces(job, outcome))
-    return StreamingResponse(body, media_type="application/json")
+    pieces = writer.write(report_pieces(job, outcome))
+    return StreamingResponse(pieces, media_type="application/json")
 
 
 @speech_router.get(

@@ -173,7 +173,7 @@ class Synthesizer:
     def plan(self, job: SpeechJob, on_piece: Callable[[], None] = lambda: None) -> Plan:
         """Plan a job, or refuse it; in the text thread. See `Planner.plan`."""
         self._residence.bring()
-        return self._planner.plan(job, on_piece)
+        return replace(self._planner.plan(job, on_piece), made_by=self.info.made_by)
 
     def read(self, job: SpeechJob, on_piece: Callable[[], None] = lambda: None) -> Reading:
         """Convert the text of a job, in the text thread; see `Planner.read`."""

@@ -245,6 +245,7 @@ class SoundJob:
             decoder=plan.decoder,
             pause_owed_s=self._joiner.pending_s,
             left_out=plan.left_out,
+            made_by=plan.made_by,
         )
 
 
