@@ -27,6 +27,7 @@ from samplers.ar.sampler import ArSampler  # noqa: E402
 from samplers.ar.state import RowInput, SlotTable  # noqa: E402
 from samplers.ar.trace import Record as TraceRecord  # noqa: E402
 from samplers.ar.trace import Trace, columns, entries  # noqa: E402
+from samplers.knobs.features import is_on  # noqa: E402
 from samplers.knobs.params import SamplingParams  # noqa: E402
 from samplers.knobs.resolve import resolve  # noqa: E402
 
@@ -37,7 +38,9 @@ _UNKNOWN: Final = (
     "encoder_no_repeat_ngram_size", "forced_bos_token_id", "forced_eos_token_id",
     "begin_suppress_tokens", "watermarking_config", "top_h", "token_healing",
 )  # fmt: skip
+_FULL: Final = "full_attention"
 _FILTERS: Final = ("top_k", "top_p", "min_p", "typical_p", "epsilon_cutoff", "eta_cutoff")
+_LENGTH: Final = ("length_penalty", "exponential_decay_factor")
 _HYPOTHESES: Final = ("best_of", "beam_width")
 
 
@@ -134,12 +137,16 @@ class _CachedRows:
     """What a model has read of R rows: its cache, and which of its columns each row sees.
 
     All rows have the same columns. Where one goes back alone, its later columns are hidden from it;
-    columns that no row sees are cropped.
+    columns that no row sees are cropped. The model's own masks of sliding windows count hidden
+    columns, and its cache forgets what a row that goes back needs: then both are ours.
     """
 
-    def __init__(self, model: Any, prompts: Sequence[Tensor], *, attends: bool) -> None:
+    def __init__(
+        self, model: Any, prompts: Sequence[Tensor], *, attends: bool, goes_back: bool
+    ) -> None:
         self._model, self._attends = model, attends
-        self._cache = DynamicCache(config=model.config)
+        self._windows = _windows(model) if goes_back else {}
+        self._cache = DynamicCache() if self._windows else DynamicCache(config=model.config)
         longest = max(map(len, prompts))
         self._seen = torch.stack([_padded(torch.ones_like(one), longest) for one in prompts])
         self._prompted = [len(one) for one in prompts]
@@ -188,14 +195,46 @@ class _CachedRows:
             self._seen = self._seen[:, :used]
 
     def _forward(self, tokens: Tensor, positions: Tensor) -> Any:
+        masks = {kind: self._mask(positions, window) for kind, window in self._windows.items()}
+        (mask, *others) = masks.values() or [self._seen]
         return self._model(
             input_ids=tokens,
-            attention_mask=self._seen,
+            attention_mask=masks if others else mask,
             position_ids=positions,
             past_key_values=self._cache,
             use_cache=True,
             output_attentions=self._attends,
         )
+
+    def _mask(self, positions: Tensor, window: int | None) -> Tensor:
+        """Return ``(R, 1, n, C)``: 0 where a query at a position sees a column, else the least."""
+        places = self._seen.cumsum(1) - 1
+        back = positions[:, :, None] - places[:, None]
+        sees = (self._seen[:, None] > 0) & (back >= 0)
+        if window is not None:
+            sees &= back < window
+        dtype = self._model.dtype
+        least = torch.full_like(back, torch.finfo(dtype).min, dtype=dtype)
+        return least.masked_fill_(sees, 0)[:, None]
+
+
+def _windows(model: Any) -> dict[str, int | None]:
+    """Return the windows of a model's kinds of layers; nothing if all of them see all tokens.
+
+    Raises ValueError if it has layers that cannot go back.
+    """
+    config = model.config.get_text_config(decoder=True)
+    window = getattr(config, "sliding_window", None)
+    kinds = dict.fromkeys(getattr(config, "layer_types", None) or ())
+    if not kinds:
+        chunked = getattr(config, "attention_chunk_size", None)
+        kinds = {"chunked_attention" if chunked else "sliding_attention" if window else _FULL: None}
+    for kind in kinds:
+        if kind not in {_FULL, "sliding_attention"}:
+            raise ValueError(f"backtrack: this model has layers of {kind}, which cannot go back")
+    if "sliding_attention" not in kinds:
+        return {}
+    return {kind: None if kind == _FULL else int(window) for kind in kinds}
 
 
 def _padded(row: Tensor, length: int) -> Tensor:
@@ -213,6 +252,8 @@ def _decode(
     **inputs: Any,
 ) -> Any:
     """Run the loop that `generate` has prepared."""
+    if inputs.get("inputs_embeds") is not None or not input_ids.shape[1]:
+        raise ValueError("inputs_embeds: custom_generate reads input_ids, which penalties count")
     params = _resolved(_of_config(generation_config, input_ids) if knobs is None else knobs)
     prompts = _unpadded(input_ids, inputs.get("attention_mask"))
     guided = params.cfg_strength > 1
@@ -221,8 +262,10 @@ def _decode(
         without, mask = negative
         read += _unpadded(input_ids[:, -1:] if without is None else without, mask)
     with _eager(model, wanted=params.entropix):
-        context = _CachedRows(model, read, attends=params.entropix)
-        sampler, rows, stop = _begin(context, input_ids, prompts, params, generation_config)
+        context = _CachedRows(model, read, attends=params.entropix, goes_back=params.backtrack)
+        sampler, rows, (stop, *ends) = _begin(
+            context, input_ids, prompts, params, generation_config
+        )
         trace = Trace() if generation_config.return_dict_in_generate else None
         while True:
             logits = context.logits
@@ -231,6 +274,9 @@ def _decode(
             if stop == logits.shape[1]:
                 logits = torch.nn.functional.pad(logits, (0, 1), value=-torch.inf)
             own, null = logits.tensor_split([len(rows)])
+            for place, row in enumerate(rows):
+                if ends and len(row.tokens) < params.min_frames:  # the sampler bans the first
+                    own[place, ends] = -torch.inf
             drawn = sampler.step(own, trace, null if guided else None, context.attention)
             for place, (row, token) in enumerate(zip(rows, drawn.tolist(), strict=True)):
                 if not row.ended:
@@ -254,22 +300,34 @@ def _begin(
     prompts: Sequence[Tensor],
     params: SamplingParams,
     config: GenerationConfig,
-) -> tuple[ArSampler, list[_Row], int]:
-    """Return sampler and rows, and the stop: behind the vocabulary if there is no end of text."""
-    ends = config.eos_token_id
-    if isinstance(ends, list | tuple):
-        if len(ends) > 1:
-            raise ValueError("custom_generate ends at one eos_token_id")
-        (ends,) = ends
+) -> tuple[ArSampler, list[_Row], list[int]]:
+    """Return sampler and rows, and the stops: behind the vocabulary if there is no end of text.
+
+    The first of several is the one that the knobs of length move, where they move any.
+    """
+    ends = _listed(config.eos_token_id)
+    moved = [name for name in _LENGTH if is_on(name, params)]
+    if len(ends) > 1 and moved:
+        raise ValueError(f"{moved[0]} moves one eos_token_id, and there are {len(ends)}")
     vocab_size = context.logits.shape[1]
-    stop = vocab_size if ends is None else int(ends)
+    stops = ends or [vocab_size]
+    stop = stops[0]
     limit = config.max_length - input_ids.shape[1]
     sampler = _joined(prompts, params, max(vocab_size, stop + 1), stop, limit)
     rows = [
         _Row(one, Backtracker(params, (), first_block=0) if params.backtrack else None)
         for one in input_ids
     ]
-    return sampler, rows, stop
+    return sampler, rows, stops
+
+
+def _listed(ends: Any) -> list[int]:
+    """Return the ends of text that a generation config names: one, several or none."""
+    if isinstance(ends, Tensor):
+        ends = ends.tolist()
+    if ends is None:
+        return []
+    return [int(one) for one in (ends if isinstance(ends, list | tuple) else [ends])]
 
 
 def _check(
@@ -377,7 +435,7 @@ def _eager(model: Any, *, wanted: bool) -> Iterator[None]:
 def _output(input_ids: Tensor, rows: Sequence[_Row], config: GenerationConfig) -> Any:
     """Return what `generate` returns."""
     longest = max(len(row.tokens) for row in rows)
-    padding = config.pad_token_id if config.pad_token_id is not None else config.eos_token_id or 0
+    padding = next(iter([*_listed(config.pad_token_id), *_listed(config.eos_token_id), 0]))
 
     def table(values: Sequence[Sequence[float]], fill: float, like: Tensor) -> Tensor:
         padded = [[*one, *[fill] * (longest - len(one))] for one in values]

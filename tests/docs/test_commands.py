@@ -95,6 +95,7 @@ NOT_HERE = {
     "CARD_0=": "it serves for ever; tests/deploy/test_balancer.py runs it",
     "helm install": "no Kubernetes; tests/deploy/test_chart.py renders and checks the chart",
     "pip install": "it asks a registry",
+    "PYTHONPATH=/tmp/transformers-4.57": "with what pip has fetched",
     "ray start": "half a minute and 600 MB; docs/results/10-many-machines.md has runs",
     "docker ": "no Docker engine; tests/deploy and test_host_pages.py read them",
     "TTS_MODEL=ecker/vall-e ": "it fetches 550 MB; tests/models/checkpoints has a hub",

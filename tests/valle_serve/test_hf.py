@@ -7,8 +7,11 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from transformers.models.gemma3 import Gemma3ForCausalLM, Gemma3TextConfig
 from transformers.models.gpt2 import GPT2Config, GPT2LMHeadModel
 from transformers.models.llama import LlamaConfig, LlamaForCausalLM
+from transformers.models.mistral import MistralConfig, MistralForCausalLM
+from transformers.models.qwen2 import Qwen2Config, Qwen2ForCausalLM
 
 from samplers.ops.draw import Stage, categorical, stream_key, uniform
 from valle_serve import hf
@@ -42,6 +45,26 @@ def gpt2() -> Any:
             initializer_range=0.3, bos_token_id=1, eos_token_id=STOP, pad_token_id=PAD,
         )
     )  # fmt: skip
+
+
+SIZES = {
+    "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
+    "num_key_value_heads": 2, "initializer_range": 0.3, "sliding_window": 8,
+    "vocab_size": VOCAB, "bos_token_id": 1, "eos_token_id": STOP, "pad_token_id": PAD,
+}  # fmt: skip
+
+
+def mistral() -> Any:
+    return MistralForCausalLM(MistralConfig(**SIZES))
+
+
+def gemma3() -> Any:
+    kinds = ["sliding_attention", "full_attention"]
+    return Gemma3ForCausalLM(Gemma3TextConfig(**SIZES, head_dim=8, layer_types=kinds))
+
+
+def qwen2() -> Any:
+    return Qwen2ForCausalLM(Qwen2Config(**SIZES, use_sliding_window=True, max_window_layers=1))
 
 
 @pytest.fixture(scope="module", params=[llama, gpt2])
@@ -160,6 +183,75 @@ def test_what_was_taken_back_is_as_if_it_had_never_been_read(model: Any, entropi
             torch.testing.assert_close(told, bits, atol=1e-4, rtol=1e-4)
 
 
+@pytest.mark.parametrize("made", [mistral, gemma3, qwen2])
+@pytest.mark.parametrize("rows", [1, 3])
+def test_what_was_taken_back_is_forgotten_by_windows_too(made: Any, rows: int) -> None:
+    torch.manual_seed(0)
+    model = made().eval()
+    ids, mask = prompts(rows, 6, 1), torch.ones(rows, 6, dtype=torch.int64)
+    mask[-1, :3] = 0
+    found = ours(
+        model, ids, attention_mask=mask, max_new_tokens=40, return_dict_in_generate=True,
+        knobs=LOOPS | {"seed": 5},
+    )  # fmt: skip
+    assert min(found.backtracks) > 0
+    for row, prompt in enumerate(ids):
+        start, count = prompt[mask[row].bool()], len(found.trace[row])
+        tokens = found.sequences[row, ids.shape[1] :][:count]
+        nats = model(torch.cat([start, tokens])[None]).logits[0, len(start) - 1 : -1]
+        again = nats.log_softmax(-1).gather(1, tokens[:, None])[:, 0]
+        torch.testing.assert_close(found.logprobs[row, :count], again, atol=1e-4, rtol=1e-4)
+
+
+def test_layers_that_cannot_go_back_are_refused_by_name_before_a_token() -> None:
+    torch.manual_seed(0)
+    model = llama().eval()
+    model.config.layer_types = ["full_attention", "chunked_attention"]
+    with pytest.raises(ValueError, match="chunked_attention"):
+        hf.generate(model, inputs=prompts(1, 4, 1), max_new_tokens=4, knobs=LOOPS | {"seed": 1})
+
+
+def test_any_of_several_ends_of_text_ends_it_and_none_does_before_the_least() -> None:
+    torch.manual_seed(0)
+    model = llama().eval()
+    ends, ids = [STOP, 9, 5], prompts(3, 4, 1)
+    likely = {"logit_bias": {9: 5.0, 5: 5.0}, "seed": 3}
+    found = ours(model, ids, knobs=likely, eos_token_id=ends, max_new_tokens=60)
+    for row in found[:, ids.shape[1] :].tolist():
+        (first,) = [place for place, token in enumerate(row) if token in ends][:1]
+        assert {*row[first + 1 :]} <= {PAD}
+    least = ours(model, ids, knobs=likely | {"min_frames": 6}, eos_token_id=ends)
+    assert not {*least[:, ids.shape[1] :][:, :6].flatten().tolist()} & {*ends}
+
+
+@pytest.mark.parametrize("do_sample", [False, True])
+def test_several_ends_of_text_are_those_of_generate(
+    model: Any, monkeypatch: pytest.MonkeyPatch, do_sample: bool
+) -> None:
+    asked = {"eos_token_id": [STOP, 9, 30], "min_new_tokens": 3, "do_sample": do_sample}
+    ids = prompts(3, 5, 4)
+    torch.manual_seed(7)
+    got = ours(model, ids, **asked)
+    torch.manual_seed(7)
+    with monkeypatch.context() as patched:
+        draw_as_we_do(patched, int(torch.randint(2**32, ())))
+        assert torch.equal(model.generate(ids, max_new_tokens=NEW, **asked), got)
+
+
+@pytest.mark.parametrize("knob", [{"length_penalty": 0.5}, {"exponential_decay_factor": 1.2}])
+def test_a_knob_that_moves_one_end_is_refused_where_there_are_several(
+    model: Any, knob: dict[str, float]
+) -> None:
+    with pytest.raises(ValueError, match=next(iter(knob))):
+        ours(model, prompts(1, 4, 1), knobs=knob | {"seed": 1}, eos_token_id=[STOP, 9])
+
+
+def test_embeddings_in_place_of_tokens_are_refused_by_name(model: Any) -> None:
+    embeds = model.get_input_embeddings()(prompts(1, 4, 1))
+    with pytest.raises(ValueError, match="inputs_embeds"):
+        hf.generate(model, inputs_embeds=embeds, max_new_tokens=4, knobs={"seed": 1})
+
+
 def test_the_rows_of_a_batch_are_as_alone(model: Any) -> None:
     ids, mask = prompts(3, 6, 2), torch.ones(3, 6, dtype=torch.int64)
     mask[2, :4] = 0
@@ -191,7 +283,6 @@ def test_a_model_without_an_end_of_text_goes_on_to_the_limit(model: Any) -> None
 
 REFUSED: Sequence[tuple[Mapping[str, Any], str]] = (
     ({"num_beams": 2}, "num_beams"),
-    ({"eos_token_id": [1, 2]}, "one eos_token_id"),
     ({"sequence_bias": {(3, 4): 1.0}}, "several tokens"),
     ({"knobs": {"best_of": 2}}, "best_of"),
     ({"knobs": {"beam_width": 2}}, "beam_width"),
