@@ -27,7 +27,7 @@ class Add(BaseModel):
     """Add a voice, by default for everybody."""
 
     name: CliPositionalArg[str] = Field(
-        description="Id of the voice: lower-case letters, digits, _ and -."
+        description="Id of the voice: lower-case letters, digits, _ and -; of Anna B it is anna-b."
     )
     file: CliPositionalArg[Path] = Field(
         description="WAV, FLAC, MP3, OGG, M4A or WebM with at least 1 s of speech."
@@ -48,27 +48,28 @@ class Add(BaseModel):
         """Validate the recording and store the voice."""
         from app.storage.voice_store import NameTaken, StoreFull
         from models.text.published.tags import KNOWN, find_language
-        from models.voices.voice import VoiceCard
+        from models.voices.voice import VoiceCard, named
 
         if not self.consent:
             raise CommandError("consent: give --consent to confirm that the speaker consents")
         settings = Settings()
-        _check_name(self.name, settings)
+        name, title = named(self.name, self.title)
+        _check_name(name, settings)
         store, recording = _store(settings), _recording(self.file, self.start_s)
         language = find_language(self.language, "en", KNOWN) or self.language
         fields = self.model_dump(include=set(VoiceCard.model_fields), exclude={"language"})
-        card = VoiceCard(language=language, **fields)
+        card = VoiceCard(language=language, **fields | {"title": title})
         try:
-            voice = store.add(self.name, self.owner, card, recording)
+            voice = store.add(name, self.owner, card, recording)
         except NameTaken as error:
-            raise CommandError(f"name: voice {self.name} exists already") from error
+            raise CommandError(f"name: voice {name} exists already") from error
         except StoreFull as error:
             raise CommandError(f"owner: TTS_MAX_VOICES, {store.max_voices}, is reached") from error
         except OSError as error:
             raise CommandError(f"voices: {settings.voices}: {error.strerror}") from error
         except ValueError as error:
             raise CommandError(f"name: {error}") from error
-        print(f"{self.name}: {recording.audio_s:.1f} s, {voice.audio}")
+        print(f"{name}: {recording.audio_s:.1f} s, {voice.audio}")
         for warning in recording.warnings:
             print_status(f"warning: {warning}")
 

@@ -10,7 +10,14 @@ from typing import Annotated, Any, Final, Literal, TypeVar
 
 from fastapi import APIRouter, HTTPException, Path, Request, Response
 from fastapi.exceptions import RequestValidationError
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 from starlette.datastructures import FormData, UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
 
@@ -23,7 +30,7 @@ from app.engine.admission import Places
 from app.engine.engine import SpeechEngine
 from app.engine.errors import EngineBusy, InvalidRequest
 from app.engine.voices import Voices
-from models.voices.voice import NAME_PATTERN, Voice, VoiceCard
+from models.voices.voice import NAME_PATTERN, Voice, VoiceCard, named
 
 B = TypeVar("B", bound=BaseModel)
 
@@ -42,7 +49,8 @@ class VoiceForm(BaseModel):
 
     name: str = Field(
         pattern=NAME_PATTERN,
-        description="The new voice's id: lower-case letters, digits, `_` and `-`.",
+        description="The new voice's id: lower-case letters, digits, `_` and `-`. Of a name such as"
+        " Anna B the id is anna-b, and the name the title.",
     )
     consent: bool = Field(description="`true`: the speaker consents to speech in this voice.")
     type: Literal["audio_sample"] = Field(
@@ -75,6 +83,15 @@ class VoiceForm(BaseModel):
     description: str = Field(
         "", max_length=1000, pattern=_PRINTABLE, description="Description of the voice."
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _named(cls, sent: Any) -> Any:
+        """Make the id of a name that was typed, which becomes the title."""
+        if not isinstance(sent, dict) or not isinstance(sent.get("name"), str):
+            return sent
+        name, title = named(sent["name"], sent.get("title") or "")
+        return {**sent, "name": name, "title": title}
 
     @field_validator("consent", mode="before")
     @classmethod

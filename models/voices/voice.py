@@ -5,6 +5,8 @@ Names come from requests: they are only used as dictionary keys, never as paths.
 """
 
 import io
+import re
+import unicodedata
 from collections import OrderedDict
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,7 +25,26 @@ from models.voices.recording import MAX_AUDIO_S
 DEFAULT = "default"
 NAME_PATTERN = r"^[a-z0-9][a-z0-9_-]{0,63}$"
 
+_TYPED = re.compile(r"[^\W_][\w .,'()&+-]{0,99}")  # a name as people write one
+
 _CACHED_VOICES = 64
+
+
+def id_of(name: str) -> str:
+    """Return the id for a name that was typed, as `anna-b` for Anna B; "" if it has no letter."""
+    plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode()
+    return re.sub(r"[^a-z0-9_-]+", "-", plain.lower()).strip("-_")[:64]
+
+
+def named(name: str, title: str = "") -> tuple[str, str]:
+    """Return id and title of a voice whose name was typed; a name that is no name stays as it is.
+
+    The title is the name as it was typed, unless one is given or the id says the same.
+    """
+    found = id_of(name)
+    if re.fullmatch(r"[a-z0-9_-]*", name) or not found or not _TYPED.fullmatch(name):
+        return name, title
+    return found, title or name
 
 
 class VoiceError(ValueError):

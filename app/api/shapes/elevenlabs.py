@@ -33,7 +33,7 @@ from app.engine.engine import SpeechEngine
 from app.engine.errors import InvalidRequest
 from app.engine.job import WordTimes
 from app.settings import Settings
-from models.voices.voice import Voice
+from models.voices.voice import Voice, id_of
 
 _FORMAT: Final = re.compile(r"(mp3|opus|pcm|wav|ulaw|alaw)_(\d{4,5})(?:_\d{1,3})?")
 _THEIR_MODELS: Final = re.compile(r"eleven_\w{1,60}")
@@ -267,7 +267,7 @@ class ElevenLabsVoiceForm(BaseModel):
         if not isinstance(labels, dict):
             raise InvalidRequest("labels: must be a JSON object", param="labels")
         given = {
-            "name": re.sub(r"[^a-z0-9_-]+", "-", self.name.lower()).strip("-_")[:64],
+            "name": id_of(self.name),
             "title": self.name,
             "description": self.description,
             "consent": self.consent or labels.get("consent") or "",

@@ -174,8 +174,8 @@ PART = b"--x\r\nContent-Disposition: form-data; name="
 SOME_FILE = PART + b'"file"; filename="a.wav"\r\n\r\n'
 WRONG_FIELDS: dict[str, tuple[Any, ...]] = {
     "name": (
-        "", "Anna", "../../etc/passwd", "anna\0", "anna\r\nX-Evil: 1", "anna\n", "a" * 65,
-        ["anna", "ben"],
+        "", "!", "\u0410\u043d\u043d\u0430", "../../etc/passwd", "anna\0", "anna\r\nX-Evil: 1",
+        "anna\n", "a" * 65, ["anna", "ben"],
     ),
     "consent": (
         "false", "", "cons_123", "1", "yes", "on", "True", "TRUE", "t", "y", " true",
@@ -233,6 +233,28 @@ def test_a_wrong_upload_is_refused_by_name_and_leaves_nothing(
     assert "x-evil" not in answer.headers
     assert uploaded(client) == []
     assert not list(folder.rglob("*.flac"))
+
+
+@pytest.mark.parametrize(
+    ("typed", "name", "title"),
+    [
+        ("Anna B", "anna-b", "Anna B"),
+        ("Anna", "anna", "Anna"),
+        ("Zoë Müller (2)", "zoe-muller-2", "Zoë Müller (2)"),
+        ("anna-b", "anna-b", "anna-b"),
+        ("Dr. O'Neil", "dr-o-neil", "Dr. O'Neil"),
+    ],
+)
+def test_a_name_that_was_typed_is_the_title_of_its_id(client, typed, name, title) -> None:
+    answer = upload(client, name=typed)
+    assert (answer.json()["id"], answer.json()["name"]) == (name, title)
+    client.delete(f"{VOICES}/{name}").raise_for_status()
+
+
+def test_a_title_that_is_given_is_kept(client) -> None:
+    answer = upload(client, name="Anna B", title="Our Anna")
+    assert (answer.json()["id"], answer.json()["name"]) == ("anna-b", "Our Anna")
+    client.delete(f"{VOICES}/anna-b").raise_for_status()
 
 
 @pytest.mark.parametrize(
