@@ -24,6 +24,7 @@ async def main(text: str, path: str) -> None:
             base_url=f"{SERVER}/v1",
             voice_id="emma",
             encoding="pcm_24000",
+            preferred_alignment="original",  # words as written: $100, not one hundred dollars
             http_session=session,
         )
         frames: list[rtc.AudioFrame] = []
