@@ -27,6 +27,7 @@ _FOLDS: Final = str.maketrans({
 _FOLDED: Final = re.compile(f"[{''.join(map(chr, _FOLDS))}]")
 _NOT_ASCII: Final = re.compile(r"[^\x00-\x7f]")
 _DIGIT_LIKE: Final = "²³°"  # NFKC would turn these into digits
+_RAISED: Final = re.compile("⁻[⁰¹²³⁴-⁹]+|[⁰¹²³⁴-⁹]{2,}")
 # What NFKC may join to the character before it: accents, and the later parts of a Korean syllable.
 _COMPOSED: Final = (
     "\u0300-\u036f\u1160-\u11ff\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\u3099\u309a\ufe20-\ufe2f"
@@ -98,6 +99,7 @@ def cleaned(
     text = text.sub(_ESCAPES, "").sub(_PAGE, "\n").sub(_CONTROL, lambda match: _meant(match[0]))
     if text.text.isascii():
         return text
+    text = text.sub(_RAISED, lambda match: _power(match[0]))
     text = _folded(text.sub(_NOT_ASCII, lambda match: _expanded(match[0])))
     compatible = re.compile(rf"[^{_DIGIT_LIKE}{intact} ][{_COMPOSED}]{{0,30}}")
     text = _folded(text.sub(compatible, lambda match: unicodedata.normalize("NFKC", match[0])))
@@ -209,6 +211,11 @@ def _meant(control: str) -> str:
         return bytes([ord(control)]).decode("cp1252") if 0x80 <= ord(control) <= 0x9F else " "
     except UnicodeDecodeError:
         return " "
+
+
+def _power(digits: str) -> str:
+    """Return a raised number, which is read as one."""
+    return "^" + unicodedata.normalize("NFKC", digits).replace("−", "-")
 
 
 def _folded(text: Rewritten) -> Rewritten:

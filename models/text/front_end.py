@@ -2,6 +2,7 @@
 
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from types import MappingProxyType
 from typing import Final
 
@@ -68,7 +69,8 @@ class FrontEnd:
         utterances: list[Utterance] = []
         unread: dict[str, None] = {}
         written = 0
-        for piece in pieces(text):
+        # A piece of a growing text comes alone and is cut once more: so is each of a whole text.
+        for piece in chain.from_iterable(map(pieces, pieces(text))):
             refuse(piece)
             stretches, inline = parse(piece, symbols, self._max_phonemes)
             for stretch in stretches:

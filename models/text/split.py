@@ -75,7 +75,7 @@ def _sentences(text: Rewritten) -> Iterator[Rewritten]:
         line = text[start:end].sub(_SPACES, " ").strip()
         start, at = after, 0
         plain = _INLINE.sub("X", line.text)
-        for piece in pieces(plain, ssml=False):
+        for piece in pieces(plain, layout=False):
             at = plain.index(piece, at)
             first = at + len(piece) - len(piece.lstrip(_NOT_FIRST))
             at += len(piece)

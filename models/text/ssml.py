@@ -31,6 +31,11 @@ _ELEMENT: Final = re.compile(
     r"|<(?P<opens>prosody)(?P<prosody>\s[^<>]{0,400})>|(?P<closes></prosody\s*>)",
     re.IGNORECASE,
 )
+# A tag that another begins in, or that the text ends in.
+_BROKEN: Final = re.compile(
+    r"</?(?P<name>break|prosody|phoneme|say-as|sub|emphasis|speak|voice|audio)(?=[\s/])[^<>]*(?=<|\Z)",
+    re.IGNORECASE,
+)
 _ATTRIBUTE: Final = re.compile(r"""([A-Za-z:-]+)\s*=\s*(?:"([^"]*)"|'([^']*)')""")
 _OPEN_TAG: Final = re.compile(r"<(?:[A-Za-z/?][^<>]*)?$")
 _OPENING: Final = re.compile(
@@ -66,14 +71,14 @@ _RATES: Final = {
 
 _PERCENTAGE: Final = re.compile(r"(?P<sign>[+-]?)(?P<number>\d{1,4}(?:\.\d{1,4})?)%")
 _TIME: Final = re.compile(r"\+?(\d{1,6}(?:\.\d{1,6})?|\.\d{1,6})(ms|s)", re.IGNORECASE)
-_ENTITIES: Final = re.compile(r"&(amp|quot|apos|lt|gt);")
-_SPOKEN_ENTITIES: Final = {
-    "amp": "&",
-    "quot": '"',
-    "apos": "'",
-    "lt": " less than ",  # as a character it could begin a tag
-    "gt": " greater than ",
-}
+_AMPERSAND: Final = r"(?:amp|\#0{0,4}38|\#[xX]0{0,4}26);"
+# Of what was written as an entity twice, the character is meant.
+_ENTITY: Final = re.compile(
+    rf"&(?:{_AMPERSAND})*+(?P<name>\#[0-9]{{1,8}};|\#[xX][0-9a-fA-F]{{1,7}};|[A-Za-z][A-Za-z0-9]{{1,31}};)"
+    rf"|&(?:{_AMPERSAND})++"
+)
+_OPEN_ENTITY: Final = re.compile(rf"&(?:{_AMPERSAND})*+#?[A-Za-z0-9]{{0,32}}\Z")
+_COMPARED: Final = {"<": " less than ", ">": " greater than "}  # could begin a tag as characters
 _MONTHS: Final = tuple(dict.fromkeys(MONTHS))
 
 
@@ -92,8 +97,8 @@ class SsmlRewriter:
             near = max(0, len(text) - PATIENCE_CHARS)
             found = pattern.search(text, near)
             place = min(place, found.start() if found else place)
-        ampersand = text.rfind("&", max(0, place - 5), place)
-        place = ampersand if ampersand >= 0 else place
+        entity = _OPEN_ENTITY.search(text[:place], max(0, place - 64))
+        place = entity.start() if entity else place
         self._held = text[place:]
         return self._rewritten(text[:place])
 
@@ -106,7 +111,7 @@ class SsmlRewriter:
         if "<" in text:
             text = _ELEMENT.sub(self._element, _WRAPPER.sub("", text))
         if "&" in text:
-            text = _ENTITIES.sub(lambda match: _SPOKEN_ENTITIES[match[1]], text)
+            text = _ENTITY.sub(_character, text)
         return text
 
     def _element(self, match: re.Match[str]) -> str:
@@ -132,6 +137,8 @@ def refuse(text: str) -> None:
 
     To be called with what `SsmlRewriter` made of the text.
     """
+    if (broken := _BROKEN.search(text)) is not None:
+        raise TextError(f"{broken[0].strip()[:80]!r}: <{broken['name']}> is not closed by >")
     if (tag := _TAG.search(text)) is not None:
         name = tag["name"].lower()
         hint = _HINTS.get(name, "remove it")
@@ -141,8 +148,21 @@ def refuse(text: str) -> None:
         raise TextError(f"{tag[0][:80]!r}: <{name}> is not supported so; {hint}")
 
 
+def _character(match: re.Match[str]) -> str:
+    """Return the character of an entity, which is not known by all names; else what is written."""
+    if not match["name"]:
+        return "&"
+    found = unescape(f"&{match['name']}")
+    if found.endswith(";") and found.startswith("&"):
+        return match[0]
+    return "".join(_COMPARED.get(one, one) for one in found if one >= " " or one in "\t\n")
+
+
 def _rewritten(match: re.Match[str]) -> str:
-    attributes = _attributes(match["attributes"] or match["options"] or "")
+    written = match["attributes"] or match["options"] or ""
+    if _ATTRIBUTE.sub("", written).strip():
+        return match[0]  # what is no attribute
+    attributes = _attributes(written)
     kind = (match["empty"] or match["name"]).lower()
     found = _REWRITES[kind](attributes, match["content"] or "")
     return match[0] if found is None else found

@@ -11,6 +11,7 @@ import re
 from typing import Final
 
 from models.text.incremental.enclosure import Undecided
+from models.text.layout.blocks import BULLET
 from models.text.normalise.ends import abbreviates, following
 
 PAUSE: Final = r"\[pause:[\d.]{1,13}m?s\]"
@@ -33,9 +34,11 @@ BORDER: Final = re.compile(
 
 _TAIL: Final = frozenset("".join((_MARK, _CLOSING.replace("\\", ""), _WIDE, _WIDE_CLOSING)))
 
+_DIRECTIONS: Final = frozenset({"pause", "voice", "rate"})
 # At the beginning of a line, as in `normalise`, or after a pause.
 _LIST_NUMBER: Final = re.compile(
-    rf"(?P<border>^|\n|{PAUSE})[ \t]*+(?:(?:#{{1,6}}|[-*•‣])[ \t]++)?\d{{1,3}}$", re.IGNORECASE
+    rf"(?P<border>^|\n|(?i:{PAUSE}))[ \t]*+(?:(?:#{{1,6}}|{BULLET})[ \t]++)?[*_]{{0,3}}"
+    r"(?:\d{1,3}|[a-zA-HJ-Z]|[ivx]{2,4})\\?$"
 )
 
 
@@ -63,13 +66,11 @@ def numbers(match: re.Match[str], since: int, *, at_line_start: bool) -> bool:
     """
     if match["mark"] != "." or match["closing"] or match["space"].strip(" \t"):
         return False
-    if not match.string[match.start() - 1 : match.start()].isdigit():
-        return False
     number = _LIST_NUMBER.search(match.string, since, match.start())
     if number is None or not (at_line_start or number["border"]):
         return False
-    after_opening = match["next"] or match["after"]
-    return not after_opening[:1].isdigit() and match["opening"] != "["
+    directed = match["opening"].endswith("[") and match["next"].lower() in _DIRECTIONS
+    return not directed
 
 
 def continues(match: re.Match[str], *, complete: bool = False) -> bool:

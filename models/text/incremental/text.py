@@ -11,6 +11,7 @@ and text is searched again only if it is at most `_NEAR_CHARS` long or has grown
 """
 
 import re
+from collections.abc import Sequence
 from itertools import chain
 from typing import Final
 
@@ -28,6 +29,8 @@ from models.text.incremental.borders import (
 )
 from models.text.incremental.enclosure import PARAGRAPH, Enclosure, Undecided
 from models.text.incremental.speakable import Speakable
+from models.text.layout.blocks import BlockRewriter
+from models.text.layout.tags import TagRewriter, code_end
 from models.text.ssml import SsmlRewriter
 
 _PAUSE: Final = re.compile(rf"{PAUSE}\s*+", re.IGNORECASE)
@@ -38,6 +41,8 @@ _SILENT: Final = re.compile(
     rf"(?:[^\w\[<]++|<(?!/?(?:[A-Za-z]|\Z))|</?[A-Za-z][^<>@]*+>|{VOICE}|{RATE})*+", re.IGNORECASE
 )
 _OPEN_TAG: Final = re.compile(r"<(?:/?(?:[A-Za-z][^<>@]*+)?)?\Z")
+
+_TICKS: Final = re.compile("`+")
 
 _NEAR_CHARS: Final = 400
 _PACKET_CHARS: Final = 4096  # the remaining text is copied at every boundary
@@ -50,19 +55,24 @@ class GrowingText:
     _searched: int
     _look_again: int
 
-    def __init__(self, *, ssml: bool = True) -> None:
+    def __init__(self, *, layout: bool = True, thoughts: bool = False) -> None:
         self._given = 0
-        self._ssml = SsmlRewriter() if ssml else None
+        # What rewrites the text before it is cut, each what the one before it returns.
+        self._rewriters: Sequence[SsmlRewriter | TagRewriter | BlockRewriter] = (
+            (SsmlRewriter(), TagRewriter(thoughts=thoughts), BlockRewriter()) if layout else ()
+        )
         self._complete = False
         self._directions = dict.fromkeys(_LASTING, "")
         self._hold("", at_line_start=True)
 
     def append(self, text: str) -> list[str]:
         """Append a packet; return the pieces that are now certain."""
-        return self._append(self._ssml.push(text) if self._ssml else text)
+        for rewriter in self._rewriters:
+            text = rewriter.push(text)
+        return self._append(text)
 
     def _append(self, text: str) -> list[str]:
-        """Append text without SSML; return the pieces that are now certain."""
+        """Append rewritten text; return the pieces that are now certain."""
         self._text = (self._text + text).lstrip()
         pieces: list[str] = []
         if len(self._text) < self._look_again:
@@ -83,7 +93,10 @@ class GrowingText:
 
         A rest without a word is kept for the following text.
         """
-        pieces = self._append(self._ssml.end() if self._ssml else "")
+        text = ""
+        for rewriter in self._rewriters:
+            text = rewriter.push(text) + rewriter.end()
+        pieces = self._append(text)
         if not self._speakable.within(self._text, len(self._text)):
             return pieces
         piece = self._directed(self._text.rstrip())
@@ -108,12 +121,13 @@ class GrowingText:
         for kind, pattern in _LASTING.items():
             for found in pattern.finditer(piece):
                 self._directions[kind] = found[0]
-        return begin + piece
+        return f"{begin}\n\n{piece}" if begin else piece  # it may begin with an item
 
     def _hold(self, text: str, *, at_line_start: bool) -> None:
         """Replace the text by its rest and restart the search."""
         self._text, self._at_line_start = text, at_line_start
         self._speakable, self._enclosure = Speakable(), Enclosure()
+        self._code_to = 0  # where code in a line ends, or is searched from
         self._phonemes_to = 0  # where inline phonemes end, or are searched from
         self._searched = 0  # no boundary before this index
         self._since = 0  # end of the last candidate
@@ -141,6 +155,8 @@ class GrowingText:
         """Return whether a piece ends at a candidate."""
         if not self._speakable.within(self._text, end) or self._in_phonemes(end):
             return False
+        if self._in_code(end):
+            return False
         if match["pause"]:
             return True
         if match["mark"] and not match["after"] and not match["next"]:
@@ -156,6 +172,13 @@ class GrowingText:
                 return False
         return not self._enclosure.around(self._text, end, complete=self._complete)
 
+    def _in_code(self, place: int) -> bool:
+        """Return whether an index, which grows between calls, is inside code in a line."""
+        while opens := _TICKS.search(self._text, self._code_to, place):
+            ends = code_end(self._text, opens.start(), opens[0])
+            self._code_to = ends if ends is not None else opens.end()
+        return self._code_to > place
+
     def _in_phonemes(self, place: int) -> bool:
         """Return whether an index, which grows between calls, is inside inline phonemes."""
         while (opens := self._text.find("[[", self._phonemes_to, place)) >= 0:
@@ -168,9 +191,13 @@ class GrowingText:
         return inside
 
 
-def pieces(text: str, *, ssml: bool = True) -> list[str]:
-    """Return the pieces of a complete text; `ssml` is whether it may have SSML."""
-    growing = GrowingText(ssml=ssml)
+def pieces(text: str, *, layout: bool = True, thoughts: bool = False) -> list[str]:
+    """Return the pieces of a complete text.
+
+    ``layout`` is whether it may have SSML, Markdown and the like; ``thoughts``, whether the parts
+    that a model marks as its reasoning are read.
+    """
+    growing = GrowingText(layout=layout, thoughts=thoughts)
     packets = (text[at : at + _PACKET_CHARS] for at in range(0, len(text), _PACKET_CHARS))
     return [*chain.from_iterable(map(growing.append, packets)), *growing.end()]
 

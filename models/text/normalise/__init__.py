@@ -6,11 +6,20 @@ characters of the Private Use Area (inline phonemes).
 
 from typing import Final
 
-from models.text.normalise import abbreviations, addresses, dates, notations, quantities, symbols
+from models.text.normalise import (
+    abbreviations,
+    addresses,
+    dates,
+    headings,
+    notations,
+    quantities,
+    symbols,
+)
 from models.text.source import Rewritten
 
 _RULES: Final = (
     *addresses.RULES,
+    *headings.RULES,
     *notations.RULES,
     *dates.RULES,
     *quantities.SPECIFIC,

@@ -132,6 +132,5 @@ RULES: Final = (
     rule(r"(?<![\w.'])([A-HJ-Z])\.(?=\s+[A-Z])", _initial),
     rule(r"\bw/o\b", "without"),
     rule(r"\bw/(?=\s?\w)", "with "),
-    rule(r"\bWar I\b(?!')", "War one"),
     rule(r"\b([A-Z][A-Za-z]+) ([IVX]{2,})\b", _roman),
 )

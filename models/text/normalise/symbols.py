@@ -4,6 +4,9 @@ import re
 import unicodedata
 from typing import Final
 
+from models.text.layout.blocks import BULLET, LETTER
+from models.text.normalise import numbers as say
+from models.text.normalise.mathematics import LATEX
 from models.text.normalise.rule import BLANKS, Match, any_of, rule
 from models.text.normalise.vocabulary import SYMBOLS
 
@@ -14,15 +17,46 @@ def _greek(match: Match) -> str:
     return f" {name.replace('lamda', 'lambda')} "
 
 
+def _number(match: Match) -> str:
+    return f"\n{match[1] or match[2]}, "
+
+
+def _letter(match: Match) -> str:
+    """Return the letter or the small roman numeral of an item, as it is said."""
+    letter = match[1] or match[2] or match[3]
+    return (
+        f"\n{say.cardinal(str(say.roman(letter.upper()))) if letter[1:] else say.letters(letter)}, "
+    )
+
+
+_TARGET: Final = r"\((?:<[^<>\n]*>|(?:[^()\s]|\([^()\s]*\))*)(?:\s+(?:\"[^\"\n]*\"|'[^'\n]*'))?\)"
+
 LAYOUT: Final = (
+    *LATEX,
     # Headings and list items become paragraphs.
-    rule(r"^[ \t]*#{1,6}[ \t]+(.*)$", r"\n\1\n", re.MULTILINE),
-    rule(r"^[ \t]*[-*•‣][ \t]+", "\n", re.MULTILINE),
-    rule(r"^[ \t]*(\d{1,3})[.)][ \t]+(?=[\"'(]*[^\W\d]|[\ue000-\uf8ff])", r"\n\1, ", re.MULTILINE),
+    rule(r"^[ \t]*#{1,6}[ \t]+(.*?)(?:[ \t]+#+)?[ \t]*$", r"\n\1\n", re.MULTILINE),
+    rule(rf"^[ \t]*{BULLET}[ \t]+(?:\[[ xX]\][ \t]+)?", "\n", re.MULTILINE),
+    rule(
+        r"^[ \t]*[*_]{0,3}(?:(\d{1,3})[.)]|\((\d{1,2})\)(?=[ \t]+\D))[*_]{0,3}[ \t]+(?=\S)",
+        _number,
+        re.MULTILINE,
+    ),
+    rule(
+        rf"^[ \t]*(?:({LETTER})[.)]|([A-Z])\)|\(({LETTER})\))[ \t]+(?=\S)",
+        _letter,
+        re.MULTILINE,
+    ),
     rule(r"^[ \t]*>[ \t]+", "", re.MULTILINE),
+    rule(r"^[ \t]*\|[ \t]*", "", re.MULTILINE),  # a row of a table
+    rule(r"[ \t]\|[ \t|]*$", "", re.MULTILINE),
+    rule(r"[,;:]?[ \t]\|(?:[ \t]*\|)*[ \t]", ", "),
+    rule(rf"!?\[\]{_TARGET}", ""),
+    rule(rf"!\[([^\[\]\n]*)\]{_TARGET}", r" \1 "),
+    rule(rf"\[([^\[\]\n]+)\]{_TARGET}", r"\1"),  # links keep their text
+    rule(r"(?<![\w\]])\[([^\[\]\n]+)\] ?\[[^\[\]\n]{0,60}\]", r"\1"),
+    rule(r"(?<!\w)(==|\+\+)(?=[^\s=+])([^=+\n]+)(?<=\S)\1(?!\w)", r"\2"),  # marked, inserted
     rule(r"</?[A-Za-z][^<>@]*>", " "),
     rule(r"(?<!\S)(?:[:;=][-o']?|8[-o'])[()DPp/|\[\]](?!\S)", " "),  # :-)
-    rule(r"!?\[([^\[\]\n]+)\]\((?:https?:|/|#)[^()\s]*\)", r"\1"),  # links keep their text
 )
 
 RULES: Final = (

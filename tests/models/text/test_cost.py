@@ -191,4 +191,4 @@ mixtures = st.lists(st.sampled_from([*SENTENCES, *WORDS, *MORE]), max_size=30)
 @settings(deadline=None, max_examples=600)
 @given(mixtures.map(" ".join) | mixtures.map("".join))
 def test_the_pieces_are_those_of_the_slow_rules(text: str) -> None:
-    assert pieces(text) == slow_pieces(text)
+    assert pieces(text, layout=False) == slow_pieces(text)

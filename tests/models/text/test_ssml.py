@@ -86,6 +86,27 @@ def test_what_is_not_is_refused_by_name(written, name) -> None:
         prepare(written)
 
 
+@pytest.mark.parametrize(
+    "written",
+    [
+        "<speak>Hello <break there.</speak>",
+        "<speak>Hello <break there. And more. So on.</speak>",
+        'Hi <break time="1s" there <b>x</b>.',
+        '<prosody rate="slow" Hi.</prosody>',
+        "<speak Hello.</speak>",
+        "Hello </break there.",
+        '<say-as interpret-as="characters" abc</say-as>',
+        "Hi <break time=1s/> there.",
+        "Hi <break time='1s/> there.",
+        '<phoneme ph="t" x<break/>',
+        '<sub alias="a" b</sub> is',
+    ],
+)
+def test_a_tag_that_is_not_well_formed_is_refused(written) -> None:
+    with pytest.raises(TextError, match=r"is not closed by|is not supported so"):
+        prepare(written)
+
+
 def test_tags_of_html_are_dropped_as_before() -> None:
     (utterance,) = prepare("H<sub>2</sub>O is <b>wet</b>.")
     assert "<" not in utterance.text

@@ -150,7 +150,7 @@ def test_what_comes_after_a_flush_changes_nothing_before_it(before, after) -> No
         ("'Tis late. He left.", "'Tis late."),
         ("Rock 'n' roll. Then.", "Rock 'n' roll."),
         ("One. ... [pause:1s] Two.", "One. ... [pause:1s]"),
-        ("<p>. One. Two.", "<p>. One."),
+        ("<i>. One. Two.", "<i>. One."),
         ("Say [[a. b]] now. Then.", "Say [[a. b]] now."),
     ],
 )
