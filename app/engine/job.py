@@ -108,6 +108,11 @@ class WordTimes:
     ]
     voice: Annotated[str, Field(exclude=True)] = ""
 
+    @property
+    def shown(self) -> str:
+        """The word as captions show it: inline phonemes without their brackets."""
+        return self.word.replace("[[", "").replace("]]", "")
+
     def at_speed(self, speed: float) -> "WordTimes":
         """Return the same at a speed of the playback, rounded to 0.1 ms; its own are at speed 1."""
         phonemes = self.phonemes and tuple(

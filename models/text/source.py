@@ -16,6 +16,7 @@ _WRITTEN: Final = re.compile(
     rf"(?:[^\s.{_BREAKS}]|\.(?!\.))+(?:[{_BREAKS}]|\.\.+)*|(?:[{_BREAKS}]|\.\.+)+"
 )
 _SPOKEN: Final = re.compile(rf"(?:[^\s.{_BREAKS}]|\.(?!\.))+[{_BREAKS}.]*")
+_DASHES: Final = frozenset("-—–")
 _EMPHASIS: Final = frozenset("*_`~#|")
 _LONG_CHARS: Final = 200  # a longer word is spoken in several utterances, each with its part
 _NEAR_CHARS: Final = 64  # how far on in a long word the next spoken one is looked for
@@ -101,7 +102,7 @@ class Rewritten:
         """Return the written words of the text, each with what is spoken for it.
 
         A number that is spoken in several words is one, and so are words that are spoken as one.
-        Signs between two words belong to the one before.
+        Signs between two words belong to the one before; dashes that stand apart to none.
         """
         begins, ends = self.source.words
         spoken = self.spoken()
@@ -121,7 +122,10 @@ class Rewritten:
             upto = groups[number + 1][2] - 1 if number + 1 < len(groups) else last
             # Of a written word that is spoken in two sentences, each has its part.
             since = max(begins[first], least) if not number else begins[first]
-            until = ends[max(last, upto)]
+            last = max(last, upto)
+            while last > first and not {*self.source.text[begins[last] : ends[last]]} - _DASHES:
+                last -= 1
+            until = ends[last]
             until = min(until, most) if number + 1 == len(groups) else until
             shown = self._shown(since, until, spoken)
             words.append(WrittenWord(shown or self.text[begin:end], self.text[begin:end]))

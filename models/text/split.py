@@ -116,11 +116,9 @@ def _fitting(
 def _parts(
     text: Rewritten, phonemes: str | None, spoken: Callable[[Rewritten], str | None], most: int
 ) -> list[tuple[Rewritten, bool]]:
-    """Return the parts of a sentence, two at least, and whether speech pauses behind each.
-
-    How long a part is spoken is estimated from its letters, then from those of each part; the last
-    cuts that fit are taken.
-    """
+    """Return the parts of a sentence, two at least, and whether speech pauses behind each."""
+    # How long a part is spoken is estimated from its letters, then from those of each part. The
+    # last cuts that fit are taken.
     line = text.text
     joined = {at for at in range(1, len(line) - 1) if text.joins(at, at + 1)}
     ratio = len(phonemes) / len(line) if phonemes else _SYMBOLS_A_LETTER

@@ -266,7 +266,7 @@ class _Utterance(SpeechMessages):
         heard = word.at_speed(self._config.speed)
         end_s = heard.start_s if heard.end_s is None else heard.end_s
         return {
-            "word": word.word,
+            "word": word.shown,
             "start_ms": round(1000 * heard.start_s),
             "end_ms": round(1000 * end_s),
         }

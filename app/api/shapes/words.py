@@ -49,7 +49,7 @@ def timed_characters(
             continue
         start_s = word.start_s / speed
         end_s = start_s if word.end_s is None else word.end_s / speed
-        text = (word.spoken if normalised else "") or word.word
+        text = (word.spoken if normalised else "") or word.shown
         each_s = (end_s - start_s) / max(1, len(text))
         characters += [
             TimedCharacter(one, start_s + number * each_s, start_s + (number + 1) * each_s)
@@ -132,7 +132,7 @@ def _captions(words: Sequence[WordTimes], body: CaptionedRequest) -> list[dict[s
     voices = body.allow_voice_tags
     return [
         {
-            "word": word.word,
+            "word": word.shown,
             "start_time": round(word.start_s / body.speed, 4),
             "end_time": round((word.end_s or word.start_s) / body.speed, 4),
         }

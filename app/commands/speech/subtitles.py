@@ -1,5 +1,6 @@
 """Subtitles of a speech from the times of its words: SubRip (.srt) or WebVTT (.vtt)."""
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from textwrap import wrap
@@ -13,6 +14,8 @@ FORMATS: Final = (".srt", ".vtt")
 _LINE_CHARS, _LINES = 42, 2  # as broadcasters have them
 _LONGEST_S: Final = 7.0
 _LEAST_S: Final = 0.1
+_DASHES: Final = " -\u2013\u2014\n"
+_MARKS: Final = re.compile(r"[/.?&=_-]")
 _ENDS_CLAUSE: Final = tuple(",.!?;:…—")
 
 
@@ -23,6 +26,7 @@ class _Shown(NamedTuple):
     utterance: int
     start_s: float
     end_s: float
+    inner: bool = False  # whether it is a later part of a long word
 
 
 def check_subtitles(path: Path) -> None:
@@ -40,7 +44,7 @@ def subtitles(words: Iterable[WordTimes], suffix: str, text: str = "") -> str:
     web = suffix.lower() == ".vtt"
     parts = ["WEBVTT\n"] if web else []
     shown = _shown((word for word in words if not word.missing), text)
-    for number, cue in enumerate(_cues(list(shown)), start=1):
+    for number, cue in enumerate(_cues(shown), start=1):
         start_s = cue[0].start_s
         end_s = max(start_s + _LEAST_S, cue[-1].end_s)
         mark = "." if web else ","
@@ -50,20 +54,53 @@ def subtitles(words: Iterable[WordTimes], suffix: str, text: str = "") -> str:
     return "\n".join(parts)
 
 
-def _shown(words: Iterable[WordTimes], text: str) -> Iterator[_Shown]:
-    """Yield the words with the spaces between them; too long ones are cut."""
+def _shown(words: Iterable[WordTimes], text: str) -> list[_Shown]:
+    """Return the words with what is between them; too long ones are cut.
+
+    A word that was spoken in several utterances is shown once, in the first of them.
+    """
+    shown: list[_Shown] = []
+    before: WordTimes | None = None
     at = 0
     for word in words:
         found = text.find(word.word, at)
-        joined = at > 0 and found == at
-        at = found + len(word.word) if found >= 0 else at
+        between = text[at:found] if found >= 0 else ""
         end_s = word.end_s or word.start_s
-        parts = [word.word[n : n + _LINE_CHARS] for n in range(0, len(word.word), _LINE_CHARS)]
+        if before and _goes_on(before, word, text[at : at + len(word.word) + 1]):
+            shown[-1] = shown[-1]._replace(end_s=end_s)
+            before = word
+            continue
+        joined = at > 0 and found == at
+        if shown and between.strip() and not between.strip(_DASHES):
+            shown[-1] = shown[-1]._replace(text=f"{shown[-1].text} {between.strip()}")
+        at = found + len(word.word) if found >= 0 else at
+        parts = _parted(word.shown)
         each_s = (end_s - word.start_s) / max(1, len(parts))
         for number, part in enumerate(parts):
             since_s = word.start_s + number * each_s
             space = "" if joined or number else " "
-            yield _Shown(space + part, word.utterance, since_s, since_s + each_s)
+            shown.append(
+                _Shown(space + part, word.utterance, since_s, since_s + each_s, number > 0)
+            )
+        before = word
+    return shown
+
+
+def _goes_on(before: WordTimes, word: WordTimes, text: str) -> bool:
+    """Return whether a word is the one before, which was spoken in two utterances."""
+    again = text.lstrip().startswith(word.word)
+    return word.word == before.word and word.utterance == before.utterance + 1 and not again
+
+
+def _parted(word: str) -> list[str]:
+    """Return the parts of a word that fit into a line, cut behind the marks of an address."""
+    parts = []
+    while len(word) > _LINE_CHARS:
+        marks = [match.end() for match in _MARKS.finditer(word, 0, _LINE_CHARS)]
+        end = marks[-1] if marks and marks[-1] > _LINE_CHARS // 2 else _LINE_CHARS
+        parts.append(word[:end])
+        word = word[end:]
+    return [*parts, word]
 
 
 def _cues(words: Sequence[_Shown]) -> Iterator[list[_Shown]]:
@@ -76,6 +113,9 @@ def _cues(words: Sequence[_Shown]) -> Iterator[list[_Shown]]:
         longer = [*cue, word]
         if cue and (_lines(longer) is None or word.end_s - cue[0].start_s > _LONGEST_S):
             end = _clause_end(cue)
+            begins = [n for n, one in enumerate(cue) if not one.inner]
+            if word.inner and begins and begins[-1] > 0:  # a word is in one cue if it can be
+                end = begins[-1]
             yield cue[:end]
             longer = [*cue[end:], word]
         cue = longer
@@ -94,11 +134,24 @@ def _lines(cue: Sequence[_Shown]) -> list[str] | None:
     text = "".join(word.text for word in cue).strip()
     if len(text) <= _LINE_CHARS:
         return [text]
+    units = [unit for word in cue for unit in re.findall(r"\s*\S+", word.text)]
     for width in range(len(text) // _LINES, _LINE_CHARS + 1):
-        lines = wrap(text, width, break_long_words=False, break_on_hyphens=False)
+        lines = _filled(units, width)
         if len(lines) <= _LINES and max(map(len, lines)) <= _LINE_CHARS:
             return lines
     return wrap(text, _LINE_CHARS) if len(cue) == 1 else None
+
+
+def _filled(units: Iterable[str], width: int) -> list[str]:
+    """Return lines of units, which come with the space before them, each as full as it can be."""
+    lines = [""]
+    for unit in units:
+        longer = lines[-1] + unit
+        if lines[-1] and len(longer.strip()) > width:
+            lines.append(unit.lstrip())
+        else:
+            lines[-1] = longer.lstrip()
+    return lines
 
 
 def _clock(at_s: float, mark: str) -> str:

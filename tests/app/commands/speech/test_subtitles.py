@@ -1,3 +1,4 @@
+# ruff: noqa: RUF001 - IPA is full of letters that look like Latin ones
 """Subtitles from the times of words."""
 
 import re
@@ -71,6 +72,43 @@ def test_a_word_longer_than_a_line_is_cut() -> None:
     lines = subtitles([word("x" * 100, 0.0, 1.0)], ".vtt").splitlines()
     assert max(map(len, lines)) <= 42
     assert "".join(line for line in lines if set(line) == {"x"}) == "x" * 100
+
+
+ADDRESS = "https://download.example.com/whl/cu121/torch-2.4.1-cp311-linux_x86_64.whl"
+
+
+def test_a_word_that_was_spoken_in_several_pieces_is_shown_once() -> None:
+    text = f"See {ADDRESS}, then."
+    words = [
+        word("See", 0.0, 0.3),
+        word(f"{ADDRESS},", 0.3, 2.0),
+        word(f"{ADDRESS},", 2.0, 4.0, 1),
+        word(f"{ADDRESS},", 4.0, 6.0, 2),
+        word("then.", 6.0, 6.5, 2),
+    ]
+    cues = [cue.split("\n")[1:] for cue in subtitles(words, ".srt", text).strip().split("\n\n")]
+    assert "".join(line for _, *lines in cues for line in lines).count("download") == 1
+    assert all(len(line) <= 42 for _, *lines in cues for line in lines)
+    # in lines that end behind its marks, and until its last piece has ended
+    assert [cue[1:] for cue in cues] == [
+        ["See"],
+        ["https://download.example.com/whl/cu121/", "torch-2.4.1-cp311-linux_x86_64.whl,"],
+        ["then."],
+    ]
+    assert cues[1][0].endswith("00:00:06,000")
+
+
+def test_a_word_that_was_written_twice_is_shown_twice() -> None:
+    words = [word("very", 0.0, 0.3), word("very", 0.3, 0.6, 1), word("good", 0.6, 1.0, 1)]
+    shown = subtitles(words, ".srt", "very very good")
+    assert shown.count("very") == 2
+
+
+def test_a_dash_between_words_and_inline_phonemes_are_shown_without_brackets() -> None:
+    words = [
+        word(one, n / 2, n / 2 + 0.4) for n, one in enumerate(["Say", "[[həlˈoʊ]]", "code", "now"])
+    ]
+    assert "Say həlˈoʊ code — now\n" in subtitles(words, ".vtt", "Say [[həlˈoʊ]] code — now")
 
 
 @pytest.mark.parametrize("name", ["a.txt", "a", "a.srt.gz"])
