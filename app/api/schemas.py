@@ -43,6 +43,10 @@ MOST_ENTRIES: Final = 1000
 """Entries of a request's pronunciation dictionary."""
 
 
+SPEAKABLE: Final[dict[str, Any]] = {"minLength": 1, "pattern": r"\S"}
+"""What the OpenAPI document says of a text, which is refused where nothing of it can be spoken."""
+
+
 def _voice_name(voice: object) -> object:
     """Return the name in OpenAI's voice object; other values unchanged."""
     return voice["id"] if isinstance(voice, dict) and list(voice) == ["id"] else voice
@@ -234,7 +238,7 @@ class SpeechRequest(SpeechOptions):
 
     model_config = ConfigDict(title="SpeechRequest")
 
-    input: str = Field(description="The text to speak.")
+    input: str = Field(description="The text to speak.", json_schema_extra=SPEAKABLE)
     response_format: FormatName = Field(
         "mp3",
         description="Audio format; opus, also called ogg, is in Ogg, aac in ADTS, pcm is 16 bit,"
@@ -337,7 +341,7 @@ class PhonemesRequest(BaseModel):
 
     model_config = ConfigDict(extra="forbid", title="PhonemesRequest")
 
-    input: str = Field(description="The text, with its markup.")
+    input: str = Field(description="The text, with its markup.", json_schema_extra=SPEAKABLE)
     voice: VoiceName = Field(None, description="As for speech; its language is the default.")
     language: str | None = Field(None, max_length=35, description="As for speech.")
     pronunciations: dict[Word, Spoken] | None = Field(

@@ -105,6 +105,7 @@ class VoiceForm(BaseModel):
 def form_schema() -> dict[str, Any]:
     """Return the JSON schema of the form for the OpenAPI document."""
     schema = VoiceForm.model_json_schema()
+    schema["properties"]["consent"] = {"const": "true", "description": "The speaker consents."}
     audio = (
         "WAV, FLAC, MP3, OGG (Vorbis, Opus), M4A or WebM with speech, mono or stereo; at least 1 s,"
         " of more than 30 s the best."

@@ -24,11 +24,11 @@ from app.api.requests import (
     json_body,
     model_names,
 )
-from app.api.schemas import NOT_READY, SPEECH_OR_LINES, SpeechRequest, error_responses
+from app.api.schemas import NOT_READY, SPEAKABLE, SPEECH_OR_LINES, SpeechRequest, error_responses
 from app.api.shapes.words import TimedCharacter, TimedJson, timed_characters
 from app.api.speech.route import speak
 from app.api.voices import UPLOAD_RESPONSES, VoiceForm, add_voice
-from app.audio.formats import AudioFormat, SampleRate
+from app.audio.formats import OPUS_RATES, AudioFormat, SampleRate
 from app.engine.engine import SpeechEngine
 from app.engine.errors import InvalidRequest
 from app.engine.job import WordTimes
@@ -59,7 +59,7 @@ class ElevenLabsRequest(BaseModel):
 
     model_config = ConfigDict(extra="forbid", title="ElevenLabsRequest")
 
-    text: str = Field(description="The text to speak.")
+    text: str = Field(description="The text to speak.", json_schema_extra=SPEAKABLE)
     model_id: str | None = Field(
         None, max_length=200, description="A model's name, or any of ElevenLabs'."
     )
@@ -114,7 +114,11 @@ def check_their_model(name: str | None, engine: SpeechEngine, settings: Settings
 
 
 VoiceId = Annotated[str, Path(alias="voice_id", max_length=200, description="A voice's name.")]
-Form = Annotated[str, Query(alias="output_format", max_length=40)]
+_FORMATS: Final = {
+    "pattern": rf"^((mp3|pcm|wav|ulaw|alaw)_({'|'.join(map(str, get_args(SampleRate)))})"
+    rf"|opus_({'|'.join(map(str, OPUS_RATES))}))(_[0-9]{{1,3}})?$"
+}
+Form = Annotated[str, Query(alias="output_format", max_length=40, json_schema_extra=_FORMATS)]
 Body = Annotated[ElevenLabsRequest, Depends(json_body(ElevenLabsRequest))]
 
 
@@ -298,7 +302,8 @@ _UPLOAD = {
                     "type": "object",
                     "required": ["name", _FILE],
                     "properties": {
-                        "name": _TEXT,
+                        "name": _TEXT
+                        | {"minLength": 1, "maxLength": 100, "pattern": "[A-Za-z0-9]"},
                         _FILE: {"type": "array", "items": _TEXT | {"format": "binary"}},
                         "description": _TEXT,
                         "labels": _TEXT

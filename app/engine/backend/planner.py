@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 MOST_SPEAKERS = 8
 """Voices that one text may name: each may have to be encoded."""
 
+_SHOWN_DIGITS = 20
 _SHARED_GROUPS = {"request", "nar", "joining"}  # of knobs that act with either method of level 0
 
 
@@ -143,6 +144,7 @@ class Planner:
         params = choose_level_0(params, moved, config)
         check_windows(params, moved, config)
         check_trained(params, voice, config)
+        check_codes(params, config.stop_token)
         assert params.seed is not None
         aligned = job.timestamps != "none"
         if aligned:
@@ -403,6 +405,18 @@ def check_windows(params: SamplingParams, moved: Collection[str], config: ModelC
     for knob in ("nar_left_context_frames", "nar_lookahead_frames"):
         if knob in moved:
             raise InvalidRequest(f"{knob} acts only with nar_window_frames", param=knob)
+
+
+def check_codes(params: SamplingParams, stop: int) -> None:
+    """Raise InvalidRequest for a bias or a breaker of a code that the model does not have."""
+    for knob in ("logit_bias", "dry_sequence_breakers"):
+        wrong = [code for code in getattr(params, knob) if not 0 <= code <= stop]
+        if wrong:
+            raise InvalidRequest(
+                f"{knob}: there is no code {str(wrong[0])[:_SHOWN_DIGITS]}; the codes are 0 to"
+                f" {stop - 1}, and {stop} is the stop",
+                param=knob,
+            )
 
 
 def check_trained(params: SamplingParams, voice: Voice, config: ModelConfig) -> None:
