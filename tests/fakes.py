@@ -36,6 +36,7 @@ from app.engine.utterance import KnownUtterance, Level0Item, Level0Utterance
 from app.engine.voices import Voices
 from app.settings import Settings
 from models.text import Utterance
+from models.voices.recording import Recording
 from models.voices.voice import BuiltinVoices
 from samplers.knobs.features import rows_needed
 from samplers.knobs.params import SamplingParams
@@ -95,8 +96,13 @@ class FakeBackend:
             raise RuntimeError("unreadable on purpose")
         return Reading("en", (Utterance(job.text, job.text),))
 
-    def encode(self, content: bytes) -> Codes:
-        return np.zeros((len(content), 1), np.int16)
+    def recording(self, content: bytes, start_s: float | None = None) -> Recording:
+        if b"hard" in content:
+            assert self.read_on.wait(20), "the test never let this recording be read"
+        return Recording(np.zeros(len(content), np.float32), SAMPLE_RATE_HZ)
+
+    def encode(self, recording: Recording) -> Codes:
+        return np.zeros((len(recording.samples), 1), np.int16)
 
     def batch(self, slots: int) -> "FakeBatch":
         return FakeBatch(self)

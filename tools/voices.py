@@ -4,6 +4,7 @@ Works on the files in TTS_VOICES; a running service sees changes at once. A voic
 belongs to everybody, unless an owner is named.
 """
 
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -161,12 +162,14 @@ def _check_name(name: str, settings: Settings) -> None:
 
 
 def _recording(file: Path, start_s: float | None) -> "Recording":
-    """Read and validate a recording."""
-    from models.voices.recording import RecordingError, read_recording
+    """Read and validate a recording, in a process of its own as the service does."""
+    from app.engine.errors import SpeechError
+    from app.engine.recordings import RecordingProcess
 
     try:
-        return read_recording(file.read_bytes(), start_s)
+        with closing(RecordingProcess()) as process:
+            return process.read(file.read_bytes(), start_s)
     except OSError as error:
         raise CommandError(f"file: {file}: {error.strerror}") from error
-    except RecordingError as error:
+    except SpeechError as error:
         raise CommandError(f"file: {file}: {error}") from error

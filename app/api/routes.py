@@ -167,6 +167,10 @@ class Health(BaseModel):
         " limits open (or closed)."
     )
     heartbeat_age_s: float = Field(description="Seconds since the engine last made progress.")
+    heartbeats_s: dict[str, float] = Field(
+        description="Seconds since each part of it did: level_0, sound, text and recordings; 0"
+        " where a part has nothing to do. A process that is silent for 10 s is replaced."
+    )
 
 
 class Ready(BaseModel):
@@ -211,6 +215,7 @@ async def get_health(request: Request, engine: EngineDep) -> Health:
         golden=_golden_summary(status.golden),
         shared_state=shared.summary if shared else "memory",
         heartbeat_age_s=round(status.beat_age_s, 3),
+        heartbeats_s={part: round(age_s, 3) for part, age_s in status.beats_s.items()},
     )
 
 

@@ -270,7 +270,10 @@ async def add_voice(
         fields = form.model_dump(include=set(VoiceCard.model_fields), exclude={"language"})
         card = VoiceCard(language=form.language or "", **fields)
         owner = request.state.owner
-        return await asyncio.to_thread(voices.add, form.name, card, content, owner, form.start_s)
+        await asyncio.to_thread(voices.check_new, form.name, card.language, owner)
+        client = client_of(request)
+        recording = await engine.recording(request.state.id, content, client, form.start_s)
+        return await asyncio.to_thread(voices.add, form.name, card, recording, owner)
 
 
 @voices_router.get("/v1/audio/voices", responses=NOT_READY)

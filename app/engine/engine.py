@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping
 from contextlib import closing
 from functools import partial
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from app.engine.admission import Capacity, Places, longest_throttle_s
 from app.engine.errors import EngineBusy, EngineNotReady
@@ -31,11 +31,15 @@ from app.engine.serving.sound_worker import SoundWorker
 from app.engine.serving.status import WAITS_FOR, EngineStatus, State
 from app.engine.serving.supervisor import Supervisor
 from app.engine.serving.text_worker import TextWorker
+from app.engine.serving.turns import OnPiece, TurnThread
 from app.engine.voices import Voices
+from models.voices.recording import Recording
 from samplers.knobs.params import SamplingParams
 
 if TYPE_CHECKING:
     from app.settings import Settings  # needs pydantic-settings, which a lent machine may lack
+
+T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
@@ -67,6 +71,7 @@ class SpeechEngine:
             self._queue, self._sound_worker, self._capacity, self.metrics, slots=slots
         )
         self._text_worker = TextWorker(self._queue, self._outcomes, self._capacity, slots=slots)
+        self._recordings = TurnThread("speech-recordings")
         self._supervisor = Supervisor(self.metrics, on_give_up=self._fail)
         self._readings = Places(_MOST_READINGS)
         self._loaded: Backend | None = None
@@ -86,14 +91,21 @@ class SpeechEngine:
     def status(self) -> EngineStatus:
         """The state of the engine now."""
         state, slots = self._state, self._settings.slots
-        beat_s = min(self._scheduler.beat_s, self._sound_worker.beat_s)
+        now_s = monotonic()
+        beats_s = {
+            "level_0": now_s - self._scheduler.beat_s,
+            "sound": now_s - self._sound_worker.beat_s,
+            "text": self._text_worker.silent_s,
+        }
         return EngineStatus(
             state=state,
             waits_for=WAITS_FOR.get(state),
             error=self._error,
             queued=len(self._queue),
             running=len(self._queue.running),
-            beat_age_s=monotonic() - beat_s,
+            beat_age_s=max(beats_s.values()),
+            # Speech goes on without recordings, so they are no reason for a restart.
+            beats_s=beats_s | {"recordings": self._recordings.silent_s},
             slots=slots,
             used_slots=slots - self._queue.free_rows if state in {"ready", "draining"} else 0,
             deterministic=self._deterministic,
@@ -160,9 +172,22 @@ class SpeechEngine:
             raise EngineBusy("too much waits to be read, or too much of yours", retry_after_s=1)
         with self._readings.held(client):
             backend = self._backend
-            return await asyncio.wrap_future(
-                self._text_worker.encode(backend, job_id, content, client)
-            )
+
+            def encode(_: OnPiece) -> Codes:
+                return backend.encode(backend.recording(content))
+
+            return await self._in_turn(job_id, client, encode)
+
+    async def recording(
+        self, job_id: str, content: bytes, client: str = "", start_s: float | None = None
+    ) -> Recording:
+        """Return what an audio file has, in which the caller limits how many wait at once."""
+        backend = self._backend
+        return await self._in_turn(job_id, client, lambda _: backend.recording(content, start_s))
+
+    async def _in_turn(self, job_id: str, client: str, run: Callable[[OnPiece], T]) -> T:
+        """Have a client's recording dealt with when its turn has come: one at a time of all."""
+        return await asyncio.wrap_future(self._recordings.result(job_id, client, 1, run))
 
     def replay(self, job_id: str, result: SpeechResult, client: str = "") -> SpeechStream:
         """Make the audio of a speech once more, the same samples, from its codes; as `submit`.
@@ -207,6 +232,7 @@ class SpeechEngine:
     async def stop(self) -> None:
         """End the workers; jobs that have not ended are cancelled."""
         self._text_worker.close()
+        self._recordings.close()
         with self._changing:
             if self._state != "failed":
                 self._state = "stopped"

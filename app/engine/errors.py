@@ -22,7 +22,7 @@ SpeechError
 """
 
 import logging
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 log = logging.getLogger(__name__)
 
@@ -138,12 +138,31 @@ class GenerationFailed(SpeechError):
     code = "generation_failed"
 
 
-class EndedWorker(GenerationFailed):
-    """The process that did the work ended in it, twice: the work may be the reason."""
+Loss = Literal["ended", "stopped", "starved", "slow"]
+"""How a process was lost. It ended; or it was killed, as it computed nothing at all, or too little
+for the time that it had, or all the time."""
 
 
 class WorkerLost(Exception):
     """A process that a worker needs is gone and must be started again; no job is at fault."""
+
+    def __init__(
+        self,
+        message: str,
+        how: Loss = "ended",
+        exit_code: int | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.how: Loss = how
+        self.exit_code = exit_code  # minus the number of the signal that ended it; None: killed
+
+
+class EndedWorker(GenerationFailed):
+    """The process that did the work ended in it: the work may be the reason; `lost` says how."""
+
+    def __init__(self, message: str, lost: WorkerLost) -> None:
+        super().__init__(message)
+        self.lost = lost
 
 
 def broken(job_id: str, error: BaseException) -> SpeechError:

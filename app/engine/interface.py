@@ -20,6 +20,7 @@ from app.engine.voices import Voices
 from app.version import VERSION
 from models.text import Utterance
 from models.text.words import WordSpan
+from models.voices.recording import Recording
 from models.voices.voice import Voice
 from samplers.knobs.params import SamplingParams
 
@@ -174,8 +175,11 @@ class Backend(Protocol):
     def read(self, job: SpeechJob, on_piece: Callable[[], None] = lambda: None) -> Reading:
         """Convert the text of a job alone, as `plan` does; raise a SpeechError."""
 
-    def encode(self, content: bytes) -> Codes:
-        """Return the codes ``[T, K]`` of a recording, an audio file; raise a SpeechError."""
+    def recording(self, content: bytes, start_s: float | None = None) -> Recording:
+        """Return what a file of audio has; raise a SpeechError. In a thread beside `plan`'s."""
+
+    def encode(self, recording: Recording) -> Codes:
+        """Return the codes ``[T, K]`` of a recording. In a thread beside `plan`'s."""
 
     def batch(self, slots: int) -> Batch:
         """Return an empty batch of so many rows. Call in the thread that will use it."""

@@ -15,9 +15,9 @@ from app.engine.errors import (
     VoiceProtected,
 )
 from app.storage.files import StoreAway
-from app.storage.voice_store import EVERYBODY, CardDamaged, NameTaken, StoreFull, VoiceStore
+from app.storage.voice_store import EVERYBODY, FilesDamaged, NameTaken, StoreFull, VoiceStore
 from models.text.published.tags import find_language
-from models.voices.recording import RecordingError, read_recording
+from models.voices.recording import Recording
 from models.voices.voice import DEFAULT, BuiltinVoices, Voice, VoiceCard
 
 OPENAI_VOICES: Final = (
@@ -41,7 +41,9 @@ log = logging.getLogger(__name__)
 
 _NAMES_LISTED = 20
 _RETRY_AFTER_S = 30
-_DAMAGED = "nothing can be read of the voice {!r}; delete it and upload it again"
+_DAMAGED = (
+    "the voice {!r} is damaged: its files are not as they were stored; delete it and upload it"
+)
 _EXISTS = "there is a voice {!r} already; delete it or choose another name"
 
 
@@ -173,7 +175,7 @@ class Voices:
             for whose in dict.fromkeys((owner, EVERYBODY)):
                 try:
                     voice = self._store.find(name, whose)
-                except CardDamaged as error:
+                except FilesDamaged as error:
                     raise VoiceDamaged(_DAMAGED.format(name)) from error
                 except StoreAway as error:
                     away = error
@@ -204,6 +206,8 @@ class Voices:
         assert self._store is not None
         try:
             opened = self._store.opened(voice)
+        except FilesDamaged as error:
+            raise VoiceDamaged(_DAMAGED.format(name)) from error
         except StoreAway as error:
             raise Unavailable(_described(error), retry_after_s=_RETRY_AFTER_S) from error
         if opened is None:
@@ -254,25 +258,21 @@ class Voices:
         self,
         name: str,
         card: VoiceCard,
-        content: bytes,
+        recording: Recording,
         owner: str,
-        start_s: float | None = None,
     ) -> Voice:
-        """Store an uploaded voice. Takes a while: the audio is decoded and checked.
+        """Store an uploaded voice.
 
-        Raises InvalidRequest if the audio cannot be a voice, VoiceLimit if the owner has as many as
-        are allowed, VoiceExists if the name is taken (of several uploads at once, one succeeds),
-        Unavailable if it cannot be stored now, and what `check_new` does.
+        Raises VoiceLimit if the owner has as many as are allowed, VoiceExists if the name is taken
+        (of several uploads at once, one succeeds), Unavailable if it cannot be stored now, and what
+        `check_new` does.
         """
         language = self.check_new(name, card.language, owner)
         card = card.model_copy(update={"language": language})
         assert self._store is not None
         try:
-            recording = read_recording(content, start_s)
             voice = self._store.add(name, owner, card, recording)
             return voice.model_copy(update={"warnings": recording.warnings})
-        except RecordingError as error:
-            raise InvalidRequest(f"the audio cannot be a voice: {error}", param="file") from error
         except NameTaken as error:
             raise VoiceExists(_EXISTS.format(name)) from error
         except StoreFull as error:

@@ -3,6 +3,9 @@
 The functions are those of a table that the child makes when it is told what of. Loads without
 torch, so that a process can be started before its parent has imported anything that takes long:
 both then import at the same time.
+
+Every answer has a deadline. A child that misses it is killed: it was stopped, or a call does not
+end. Which of the two it was is told by the processor time that it used.
 """
 
 import atexit
@@ -12,40 +15,89 @@ import multiprocessing
 import os
 import pickle
 import signal
+import socket
+import struct
 import traceback
-from collections import deque
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from importlib import import_module
 from itertools import count
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
-from typing import Any, NamedTuple
+from pathlib import Path
+from time import monotonic
+from typing import Any, Final, NamedTuple
 
-from app.engine.errors import EndedWorker, WorkerLost
+from app.engine.errors import EndedWorker, Loss, WorkerLost
 from app.imports import uncollected
 
 MOST_REMEMBERED = 256
 """Calls that ended the process and are refused from then on."""
+
+DEADLINE_S: Final = 10.0
+"""Seconds within which a process answers, or shows by its processor time that it computes."""
+
+_HOW = {
+    "ended": "is gone",
+    "stopped": "did nothing for many seconds and was killed",
+    "starved": "got on too slowly and was killed",
+    "slow": "took too long for an answer and was killed",
+}
 
 log = logging.getLogger(__name__)
 
 Table = Mapping[str, Callable[..., Iterable[Any]]]
 """Functions by name; what each yields is made when it is asked for."""
 
+_LOOK_S = 1.0  # between two looks at a process that is waited for
+_TICK_S = 1 / os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How long a process may take for one answer, and what is done with a call that ended it."""
+
+    answer_s: float = DEADLINE_S  # seconds for an answer, however much is computed for it
+    idle_s: float = DEADLINE_S  # seconds in which nothing is computed at all
+    # Whether a call in which the process ended is made once more: something else may have ended it
+    again: bool = True
+
+
+LOAD: Final = Limits(answer_s=float("inf"), idle_s=60.0)
+"""A table takes as long as its files take, which may come over a network."""
+
 
 class Worker:
     """A child process with a table of functions. One thread at a time."""
 
-    def __init__(self, name: str, table: str, *, nice: int = 0) -> None:
+    def __init__(
+        self, name: str, table: str, *, nice: int = 0, limits: Limits | None = None
+    ) -> None:
         self.name, self._table, self._nice = name, table, nice
+        self.limits = limits or Limits()
         self._loads: tuple[object, ...] = ()
         self.keys = count()  # of calls
-        self.refused = deque[bytes](maxlen=MOST_REMEMBERED)  # digests of calls
+        # Digests of calls that are not made again -> how each ended the process
+        self.refused: OrderedDict[bytes, WorkerLost] = OrderedDict()
         self.generation = 0  # how many times it was started
-        self._is_ready, self._lost = False, False
+        self._is_ready, self._lost, self._closed = False, False, False
+        self._waits_since_s: float | None = None  # for an answer, by `time.monotonic`
         self._process, self._pipe = self._start()
+
+    @property
+    def silent_s(self) -> float:
+        """Seconds for which an answer has been waited for; 0 if none is. Any thread may ask."""
+        since_s = self._waits_since_s
+        return 0.0 if since_s is None else monotonic() - since_s
+
+    def refuse(self, digest: bytes, lost: WorkerLost) -> None:
+        """Note that a call is not made again, and how it ended the process."""
+        self.refused[digest] = lost
+        if len(self.refused) > MOST_REMEMBERED:
+            self.refused.popitem(last=False)
 
     @property
     def pid(self) -> int | None:
@@ -60,24 +112,28 @@ class Worker:
 
     def ready(self) -> None:
         """Wait until the table is made; start the process again if it is gone."""
+        if self._closed:
+            raise WorkerLost(f"the process {self.name} is closed")
         if self._lost or not self._process.is_alive():
             self.restart()
         if self._is_ready:
             return
         try:
-            self.receive()
+            self.receive(LOAD)
         except WorkerLost:
             self.restart()
-            self.receive()
+            self.receive(LOAD)
         except BaseException:
             self._lost = True
             raise
         self._is_ready = True
 
     def restart(self) -> None:
-        """Start the process again, without waiting for it."""
+        """Start the process again, without waiting for it; no-op once it was closed."""
+        if self._closed:
+            return
         log.warning("the process %s is gone: it is started again", self.name)
-        self.close()
+        self._end()
         self._process, self._pipe = self._start()
         self.load(*self._loads)
 
@@ -85,35 +141,80 @@ class Worker:
         """Return an iterator over what a function yields, each item made when it is asked for."""
         return Answers(self, (name, args, more))
 
+    def iterate_with(self, content: bytes, name: str, *args: object) -> "Answers":
+        """Iterate as `iterate`; the bytes are the first argument, and are never copied here."""
+        return Answers(self, (name, args, {}), content)
+
     def close(self) -> None:
-        """End the process."""
-        atexit.unregister(self._process.kill)
-        self._pipe.close()
-        self._process.kill()  # it keeps nothing that is worth waiting for
-        self._process.join()
+        """End the process for good."""
+        self._closed = True
+        self._end()
 
     def send(self, verb: str, key: int, content: object = None) -> None:
         """Send a message."""
         # Plain pickle: torch's own would share each small tensor through a file descriptor.
-        message = pickle.dumps((verb, key, content))
+        self.send_bytes(pickle.dumps((verb, key, content)))
+
+    def send_bytes(self, message: bytes) -> None:
+        """Send bytes as they are: a message, or what belongs to the one before."""
         try:
             self._pipe.send_bytes(message)
+        except BlockingIOError as stopped:  # nothing was read for `DEADLINE_S`
+            raise self._gone("stopped") from stopped
         except OSError as error:
-            raise self._gone() from error
+            raise self._gone("ended") from error
 
-    def receive(self) -> Any:
-        """Return the next answer, or raise it if it is an exception."""
+    def receive(self, limits: Limits | None = None) -> Any:
+        """Return the next answer, or raise it if it is an exception.
+
+        Raises WorkerLost if the process ended, or was killed as it did not answer in time.
+        """
+        self._waits_since_s = monotonic()
         try:
+            self._wait(limits or self.limits)
             answer, error = pickle.loads(self._pipe.recv_bytes())
+        except BlockingIOError as stopped:  # amid an answer
+            raise self._gone("stopped") from stopped
         except (EOFError, OSError) as gone:
-            raise self._gone() from gone
+            raise self._gone("ended") from gone
+        finally:
+            self._waits_since_s = None
         if error is not None:
             raise error
         return answer
 
-    def _gone(self) -> WorkerLost:
+    def _wait(self, limits: Limits) -> None:
+        """Wait until an answer begins, or raise WorkerLost once the process is taken to hang."""
+        began_s = computed_s = None
+        waited_s = idle_s = 0.0  # in looks: a parent that was stopped itself has looked at nothing
+        while not self._pipe.poll(_LOOK_S):
+            now_s = _processor_s(self.pid)
+            began_s = now_s if began_s is None else began_s
+            waited_s += _LOOK_S
+            idle_s = idle_s + _LOOK_S if now_s == computed_s else 0.0
+            computed_s = now_s
+            # The first look has none before it to compare with.
+            if now_s is not None and idle_s >= limits.idle_s - _LOOK_S:
+                raise self._gone("stopped")
+            if waited_s >= limits.answer_s:
+                used_s = 0.0 if now_s is None or began_s is None else now_s - began_s
+                # Not while others had the processors, then what it was asked for takes too long.
+                raise self._gone("slow" if used_s > (waited_s - _LOOK_S) / 2 else "starved")
+
+    def _gone(self, how: Loss) -> WorkerLost:
+        """Note that the process is of no use any more; return how it went."""
         self._lost = True  # the pipe ends before the operating system reports the process
-        return WorkerLost(f"the process {self.name} is gone")
+        if how == "ended":
+            self._process.join(_LOOK_S)
+        lost = WorkerLost(f"the process {self.name} {_HOW[how]}", how, self._process.exitcode)
+        self._process.kill()
+        return lost
+
+    def _end(self) -> None:
+        atexit.unregister(self._process.kill)
+        self._pipe.close()
+        self._process.kill()  # it keeps nothing that is worth waiting for
+        self._process.join()
 
     def _start(self) -> tuple[SpawnProcess, Connection]:
         self.generation += 1
@@ -132,6 +233,7 @@ class Worker:
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         theirs.close()  # so that the pipe ends with the process
+        _set_timeouts(ours, DEADLINE_S)
         # A parent that exits without `close` would wait for it for ever.
         atexit.register(process.kill)
         return process, ours
@@ -142,17 +244,23 @@ class Answers(Iterator[Any]):
 
     If the process is gone, it is started again and called once more; the answers that were given
     already are left out, as the same call has the same ones. A call that the process ended twice
-    in is given up and refused from then on: it may be the reason.
+    in is given up and refused from then on: it may be the reason. So is one that takes too long,
+    and with `Limits.again` off one that the process ended in once. One that only got on too slowly,
+    or whose process was stopped twice, is given up and not refused.
     """
 
-    def __init__(self, worker: Worker, call: tuple[object, ...]) -> None:
-        self._worker, self._call = worker, pickle.dumps(call)
+    def __init__(
+        self, worker: Worker, call: tuple[object, ...], content: bytes | None = None
+    ) -> None:
+        self._worker, self._call, self._content = worker, pickle.dumps(call), content
         self._fed: list[object] = []
         self._generation = self._key = 0  # of the process that has it
-        self._given, self._ended_one = 0, False
-        self._digest = hashlib.sha256(self._call).digest()
-        if self._digest in worker.refused:
-            raise EndedWorker(f"the same ended the process {worker.name} before")
+        self._given, self._lost_one = 0, False
+        digest = hashlib.sha256(self._call)
+        digest.update(content or b"")
+        self._digest = digest.digest()
+        if (before := worker.refused.get(self._digest)) is not None:
+            raise EndedWorker(f"the same ended the process {worker.name} before", before)
         with suppress(WorkerLost):  # found out by the first answer
             self._begin()
 
@@ -184,7 +292,9 @@ class Answers(Iterator[Any]):
 
     def _begin(self) -> None:
         generation, self._key = self._worker.generation, next(self._worker.keys)
-        self._worker.send("iterate", self._key, self._call)
+        self._worker.send("iterate", self._key, (self._call, self._content is not None))
+        if self._content is not None:
+            self._worker.send_bytes(self._content)
         for args in self._fed:
             self._worker.send("feed", self._key, args)
         self._generation = generation
@@ -193,13 +303,16 @@ class Answers(Iterator[Any]):
         self._worker.send("next", self._key)  # if this fails, the process ended in another call
         try:
             return self._worker.receive()
-        except WorkerLost as error:
-            if self._ended_one:
-                self._worker.refused.append(self._digest)
-                self._worker.restart()  # for those that follow
-                raise EndedWorker(f"{error}, for the second time in the same call") from error
-            self._ended_one = True
-            raise
+        except WorkerLost as lost:
+            innocent = lost.how in {"stopped", "starved"}
+            again = lost.how == "stopped" or (lost.how != "slow" and self._worker.limits.again)
+            if again and not self._lost_one:
+                self._lost_one = True
+                raise
+            if not innocent:
+                self._worker.refuse(self._digest, lost)
+            self._worker.restart()  # for those that follow
+            raise EndedWorker(f"{lost}, and the call is given up", lost) from lost
 
 
 class _Child:
@@ -228,8 +341,9 @@ class _Child:
                     self._calls.pop(key, None)
                     self._failed.pop(key, None)
                 case _:
-                    name, args, more = pickle.loads(content)
-                    self._calls[key] = iter(self._table[name](*args, **more))
+                    call, *first = content
+                    name, args, more = pickle.loads(call)
+                    self._calls[key] = iter(self._table[name](*first, *args, **more))
         except Exception as error:
             if not isinstance(error, StopIteration):
                 # The traceback does not travel with an exception, its notes do.
@@ -248,9 +362,31 @@ def _serve(pipe: Connection, table: str, nice: int) -> None:
         child = _Child(getattr(import_module(module), name))
     with suppress(EOFError, OSError):
         while True:
-            answer = child.handle(*pickle.loads(pipe.recv_bytes()))
+            verb, key, content = pickle.loads(pipe.recv_bytes())
+            if verb == "iterate":
+                call, is_followed = content
+                content = (call, pipe.recv_bytes()) if is_followed else (call,)
+            answer = child.handle(verb, key, content)
             if answer is not None:
                 pipe.send_bytes(pickle.dumps(answer))
+
+
+def _processor_s(pid: int | None) -> float | None:
+    """Return the seconds of processor that all threads of a process used; None if unknown."""
+    try:
+        # The second field is the name in brackets, which may have blanks and brackets itself.
+        fields = Path(f"/proc/{pid}/stat").read_text("latin-1").rpartition(")")[2].split()
+    except OSError:  # gone, or a system without it
+        return None
+    return (int(fields[11]) + int(fields[12])) * _TICK_S
+
+
+def _set_timeouts(pipe: Connection, timeout_s: float) -> None:
+    """Have reading and writing of a pipe fail with BlockingIOError after so many seconds."""
+    limit = struct.pack("ll", int(timeout_s), 0)
+    with socket.socket(fileno=os.dup(pipe.fileno())) as end:
+        for option in (socket.SO_SNDTIMEO, socket.SO_RCVTIMEO):
+            end.setsockopt(socket.SOL_SOCKET, option, limit)
 
 
 class ModelWorkers(NamedTuple):
@@ -269,4 +405,15 @@ def text_worker() -> Worker:
 
 def sound_worker() -> Worker:
     """Start the process that makes the sound."""
-    return Worker("speech-sound", "app.engine.sound.process:table")
+    # A model that makes an utterance in one piece may compute long for it on a small machine.
+    return Worker("speech-sound", "app.engine.sound.process:table", limits=Limits(answer_s=60.0))
+
+
+def recording_worker() -> Worker:
+    """Start the process that reads recordings."""
+    return Worker(
+        "speech-recordings",
+        "app.engine.recordings:table",
+        nice=5,
+        limits=Limits(again=False),
+    )

@@ -42,6 +42,11 @@ class FolderFiles:
         """Return the content of a file; ``large`` allows a store on another machine more time."""
         return path.read_bytes()
 
+    def state(self, path: Path) -> tuple[int, int] | None:
+        """Return what changes with a file: its size in bytes, and when it was written, in ns."""
+        found = path.stat()
+        return found.st_size, found.st_mtime_ns
+
     def exists(self, path: Path) -> bool:
         """Return whether there is a file."""
         return path.exists()

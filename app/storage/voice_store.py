@@ -3,7 +3,7 @@
 The files are the only state: they survive restarts, and several processes may share them. A voice
 exists while its JSON file does, which is written last and deleted first, and only created if there
 is none, so that one of several uploads of a name succeeds. Names are validated before they are part
-of a path. Nothing is cached but audio of another machine.
+of a path. Nothing is cached but audio of another machine, and which sound was found to be whole.
 """
 
 import hashlib
@@ -28,6 +28,8 @@ EVERYBODY = ""
 LOOK_UP_S: Final = 1.0
 """Seconds for what a request waits for before it is known who speaks."""
 
+_MOST_LOOKED_AT = 10_000
+_NO_FILE = (FileNotFoundError, IsADirectoryError)
 _NAME = re.compile(NAME_PATTERN)
 _OWNER = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
@@ -42,8 +44,8 @@ class StoreFull(Exception):
     """The owner has reached the limit of voices."""
 
 
-class CardDamaged(Exception):
-    """The JSON file of a voice cannot be read."""
+class FilesDamaged(Exception):
+    """The JSON file of a voice cannot be read, or its sound is missing or not what was stored."""
 
 
 class StoredCard(VoiceCard):
@@ -83,6 +85,8 @@ class VoiceStore:
 
     def __init__(self, files: "FolderFiles | RemoteFiles", *, max_voices: int) -> None:
         self._files, self.max_voices = files, max_voices
+        # By path and hash: the state in which it was looked at, and whether it was whole
+        self._looked_at: dict[tuple[Path, str], tuple[object, bool]] = {}
 
     def owners(self) -> list[str]:
         """Return all owners that have a folder."""
@@ -113,8 +117,8 @@ class VoiceStore:
     def find(self, name: str, owner: str) -> Voice | None:
         """Return an owner's voice; None if there is none or the store cannot be read.
 
-        Raises CardDamaged if its JSON file is, StoreAway if the store is remote and does not
-        answer.
+        Raises FilesDamaged if they are, as far as that is known without reading anything large
+        twice; StoreAway if the store is remote and does not answer.
         """
         if not is_name(name):
             return None
@@ -130,8 +134,9 @@ class VoiceStore:
             return None
         except ValidationError as error:
             log.warning("%s is not a valid voice file: %s", path, error.errors()[0]["msg"])
-            raise CardDamaged(name) from error
-        return self._voice(name, owner, card)
+            raise FilesDamaged(name) from error
+        voice = self._voice(name, owner, card)
+        return voice if self._is_whole(voice) else self._damaged_or_gone(voice)
 
     def names_of(self, owner: str) -> list[str]:
         """Return the names of an owner's voices, damaged ones too."""
@@ -146,7 +151,7 @@ class VoiceStore:
                 try:
                     if (voice := self.find(name, owner)) is not None:
                         found[name] = voice
-                except CardDamaged:
+                except FilesDamaged:
                     found[name] = None
         except OSError as error:  # built-in voices keep working
             log.error("cannot list uploaded voices: %s", error)
@@ -154,16 +159,53 @@ class VoiceStore:
         return found
 
     def opened(self, voice: Voice) -> Voice | None:
-        """Return a voice with its audio in memory; None if it was deleted or is damaged."""
+        """Return a voice with its audio in memory; None if it was deleted.
+
+        Raises FilesDamaged if the audio is missing or is not what was stored.
+        """
         assert voice.audio is not None
         try:
+            state = self._files.state(voice.audio)
             content = self._files.read(voice.audio, large=True)
-        except FileNotFoundError:
-            return None
-        if hashlib.sha256(content).hexdigest() != voice.digest:
-            log.error("%s does not have the SHA-256 of its description", voice.audio)
-            return None
+        except _NO_FILE:
+            return self._damaged_or_gone(voice)
+        if not self._note(voice, state, content):
+            return self._damaged_or_gone(voice)
         return voice.model_copy(update={"recording": content})
+
+    def _is_whole(self, voice: Voice) -> bool:
+        """Return whether the audio of a voice is what was stored, as far as that is known.
+
+        In a folder it is read once after every change.
+        """
+        assert voice.audio is not None
+        try:
+            state = self._files.state(voice.audio)
+            before, is_whole = self._looked_at.get((voice.audio, voice.digest), (None, True))
+            if state is None or state == before:
+                return is_whole
+            return self._note(voice, state, self._files.read(voice.audio, large=True))
+        except _NO_FILE:
+            return False
+        except OSError as error:  # told where it is spoken
+            log.error("cannot read uploaded voices: %s", error)
+            return True
+
+    def _note(self, voice: Voice, state: object, content: bytes) -> bool:
+        """Note and return whether content is the audio of a voice."""
+        assert voice.audio is not None
+        is_whole = hashlib.sha256(content).hexdigest() == voice.digest
+        if not is_whole:
+            log.error("%s does not have the SHA-256 of its description", voice.audio)
+        if len(self._looked_at) >= _MOST_LOOKED_AT:
+            self._looked_at.clear()
+        self._looked_at[voice.audio, voice.digest] = state, is_whole
+        return is_whole
+
+    def _damaged_or_gone(self, voice: Voice) -> None:
+        """Return None if a voice was deleted meanwhile; else raise FilesDamaged."""
+        if self.has(voice.name, voice.owner or EVERYBODY):
+            raise FilesDamaged(voice.name)
 
     def add(self, name: str, owner: str, card: VoiceCard, recording: Recording) -> Voice:
         """Store a voice; consent must have been given.

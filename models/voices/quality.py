@@ -1,4 +1,7 @@
-"""What may spoil a voice: noise, music, no speech, a narrow band. Measured, and never refused."""
+"""What may spoil a voice: noise, music, clipping, no speech, a narrow band.
+
+Measured, and never refused.
+"""
 
 from typing import Any, Final
 
@@ -18,6 +21,8 @@ _LEAST_SNR_DB: Final = 20.0
 _LEAST_HIGH_DB: Final = -50.0
 _MOST_HELD, _OFTEN_HELD = 0.62, 0.55
 _LEAST_RANGE_DB: Final = 12.0
+_LOUD_DB: Final = -15.0  # relative to the loudest frames
+_LEAST_CREST_DB: Final = 6.7
 
 Samples = NDArray[Any]
 
@@ -41,9 +46,17 @@ def quality_warnings(samples: Samples, rate_hz: int) -> list[str]:
     held = _held(strength, lags)
     if held > _MOST_HELD or (held > _OFTEN_HELD and range_db < _LEAST_RANGE_DB):
         warnings.append("it sounds like music or another steady sound: send speech alone")
+    elif _crest_db(frames[level_db > np.percentile(level_db, 95) + _LOUD_DB]) < _LEAST_CREST_DB:
+        warnings.append("it sounds clipped, as what was recorded too loud before it was compressed")
     elif range_db < _LEAST_SNR_DB:
         warnings.append(f"it is noisy: its pauses are only {range_db:.0f} dB below the speech")
     return warnings
+
+
+def _crest_db(frames: Samples) -> float:
+    """Return how far the peaks of frames lie over their power: the median, in dB."""
+    power = (frames**2).mean(1)
+    return float(np.median(10 * np.log10((frames**2).max(1) / power)))
 
 
 def _high_db(frames: Samples) -> float:

@@ -31,7 +31,7 @@ from models.cuda.streams import new_stream
 from models.text import FrontEnd, Prepared, TextError, Utterance
 from models.text.pronunciations import PronunciationError
 from models.text.words import WordSpan
-from models.voices.recording import MAX_AUDIO_S, RecordingError, read_recording
+from models.voices.recording import MAX_AUDIO_S, Recording
 from models.voices.voice import BuiltinVoices, PromptCodes, Voice
 from samplers.knobs.features import is_guided, rows_needed
 from samplers.knobs.params import SamplingParams, off_value
@@ -101,10 +101,9 @@ class Planner:
             languages=config.languages,
             names=settings.names,
         )
-        self._device, self._stream = (
-            device,
-            new_stream(device),
-        )  # no step waits for a voice that is encoded
+        self._device = device
+        # No step waits for a voice that is encoded, and no voice for a recording.
+        self._stream, self._own_stream = new_stream(device), new_stream(device)
         self._prompts = PromptCodes(
             speech.codec, device, max_frames=config.max_prompt_frames, digest=codec_sha256
         )
@@ -189,21 +188,14 @@ class Planner:
         return Reading(language, tuple(prepared.utterances), prepared.left_out)
 
     @torch.inference_mode()
-    def encode(self, content: bytes) -> Codes:
-        """Return the codes ``[T, K]`` of a recording, made ready as a voice's is.
-
-        Raises InvalidRequest if the audio cannot be read.
-        """
+    def encode(self, recording: Recording) -> Codes:
+        """Return the codes ``[T, K]`` of a recording, as of a voice's; in any one thread."""
         import soxr
 
-        try:
-            recording = read_recording(content)
-        except RecordingError as error:
-            raise InvalidRequest(f"the audio cannot be encoded: {error}", param="file") from error
         rate_hz = self._codec.config.sample_rate_hz
         samples = soxr.resample(recording.samples, recording.rate_hz, rate_hz)
         device = self._codec.quantizer.codebooks.device
-        with alone(self._device), torch.cuda.stream(self._stream):
+        with alone(self._device), torch.cuda.stream(self._own_stream):
             codes = self._codec.encode(torch.from_numpy(samples.astype(np.float32)).to(device))
             return codes.cpu().numpy().astype(np.int16)
 

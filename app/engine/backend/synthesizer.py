@@ -26,6 +26,7 @@ from app.engine.level_0.runner import JobBatch
 from app.engine.memory import fits, memory_of, prefix_bytes
 from app.engine.playback import Playback
 from app.engine.reading import TextProcess
+from app.engine.recordings import RecordingProcess
 from app.engine.sound.decoder import SoundDecoder
 from app.engine.sound.job import SoundJob
 from app.engine.sound.job import replay as replayed
@@ -41,6 +42,7 @@ from models.cuda.streams import new_stream
 from models.placement import Residence
 from models.prefix_cache import PrefixCache
 from models.stack.paged_cache import PagePool
+from models.voices.recording import Recording
 from samplers.knobs.params import SamplingParams
 
 if TYPE_CHECKING:
@@ -82,7 +84,7 @@ class Synthesizer:
             codec_sha256=codec_sha256,
             text_process=text_process,
         )
-        self._text_process = text_process
+        self._text_process, self._recordings = text_process, RecordingProcess()
         self.voices, self.presets = self._planner.voices, self._planner.presets()
         self._recorders: dict[str, Recorder] = {}
         self._memory = memory = memory_of(speech.model, device, settings.kv_cache_dtype)
@@ -167,6 +169,7 @@ class Synthesizer:
     def close(self) -> None:
         """End the processes beside this one, if there are any."""
         self._sound_decoder.close()
+        self._recordings.close()
         if self._text_process is not None:
             self._text_process.close()
 
@@ -179,10 +182,14 @@ class Synthesizer:
         """Convert the text of a job, in the text thread; see `Planner.read`."""
         return self._planner.read(job, on_piece)
 
-    def encode(self, content: bytes) -> Codes:
-        """Return the codes ``[T, K]`` of a recording, in the text thread; see `Planner.encode`."""
+    def recording(self, content: bytes, start_s: float | None = None) -> Recording:
+        """Return what a file of audio has, read in another process; see `RecordingProcess.read`."""
+        return self._recordings.read(content, start_s)
+
+    def encode(self, recording: Recording) -> Codes:
+        """Return the codes ``[T, K]`` of a recording; see `Planner.encode`."""
         self._residence.bring()
-        return self._planner.encode(content)
+        return self._planner.encode(recording)
 
     def batch(self, slots: int) -> JobBatch:
         """Return a batch without jobs; see `app.engine.interface.Backend`.

@@ -1,6 +1,7 @@
 """The status of an engine: its state, and what a health check reports."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Literal
 
 from app.engine.interface import GoldenResult
@@ -31,6 +32,8 @@ class EngineStatus:
     running: int
     # Seconds since the last sign of life of the worker that is silent the longest.
     beat_age_s: float
+    # The same of each part: level_0, sound, text, recordings; 0 where one has nothing to do.
+    beats_s: Mapping[str, float] = field(default_factory=dict)
     slots: int = 0
     used_slots: int = 0
     # Whether a job had the same codes alone and among others in the warm-up; None before.

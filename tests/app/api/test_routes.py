@@ -64,6 +64,9 @@ def test_health_and_readiness(toy_server):
     assert health.status_code == 200
     body = health.json()
     assert 0 <= body.pop("heartbeat_age_s") < 60
+    beats_s = body.pop("heartbeats_s")
+    assert beats_s.keys() == {"level_0", "sound", "text", "recordings"}
+    assert beats_s["recordings"] == 0
     assert body.pop("streams") >= 0
     assert body.pop("first_audio_s") > 0
     assert body == {

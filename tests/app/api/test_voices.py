@@ -416,6 +416,29 @@ def test_a_voice_whose_card_is_damaged_is_listed_and_can_be_deleted(client, fold
     assert codes(client, "anna")
 
 
+@pytest.mark.parametrize("content", [None, b"", b"fLaC"])
+def test_a_voice_whose_sound_is_damaged_or_gone_is_told_as_damaged(client, folder, content) -> None:
+    upload(client).raise_for_status()
+    (path,) = folder.rglob("anna.*.flac")
+    if content is None:
+        path.unlink()
+    else:
+        path.write_bytes(content)
+    (item,) = [one for one in client.get(VOICES).json()["voices"] if one["id"] == "anna"]
+    assert item["damaged"] is True
+    for answer in (
+        client.get(f"{VOICES}/anna"),
+        client.get(f"{VOICES}/anna/audio"),
+        spoken(client, "anna"),
+    ):
+        assert refusal(answer) == (422, "voice")
+        assert answer.json()["error"]["code"] == "voice_damaged"
+    assert refusal(upload(client)) == (409, "name")
+    assert client.delete(f"{VOICES}/anna").status_code == 200
+    upload(client).raise_for_status()
+    assert codes(client, "anna")
+
+
 @pytest.mark.parametrize("name", ["Alloy", "ALLOY", "Toy", "DEFAULT", "Anna"])
 def test_a_voice_is_found_whatever_the_case_of_its_name(client, name) -> None:
     upload(client).raise_for_status()

@@ -11,15 +11,12 @@ from app.engine.errors import (
 )
 from app.engine.voices import OPENAI_VOICES, Voices
 from app.storage.voice_store import EVERYBODY, VoiceStore, open_voice_store
+from models.voices.recording import read_recording
 from models.voices.voice import BuiltinVoices, VoiceCard
 from tests.speech_like import packed, speech_like
 
 CARD = VoiceCard()
-WAV = packed(speech_like(1.2))
-
-
-def another(seed: int) -> bytes:
-    return packed(speech_like(1.2, seed=seed))
+RECORDING = read_recording(packed(speech_like(1.2)))
 
 
 @pytest.fixture
@@ -46,7 +43,7 @@ def names(voices: Voices, owner: str) -> list[str]:
 
 
 def test_a_model_that_comes_with_the_same_name_does_not_change_who_speaks(voices, tmp_path) -> None:
-    voices.add("anna", CARD, WAV, "me")
+    voices.add("anna", CARD, RECORDING, "me")
     (tmp_path / "model" / "voices" / "anna.flac").write_bytes(packed(speech_like(), format="FLAC"))
     builtin = BuiltinVoices(tmp_path / "model" / "voices")
     later = Voices(builtin, open_voice_store(str(tmp_path / "voices"), 2), prompt_s=3.0)
@@ -61,14 +58,14 @@ def test_where_none_may_be_kept_none_is_taken(builtin) -> None:
         Voices(builtin, open_voice_store(str(Path("/nonexistent")), 0), prompt_s=3.0),
     ):
         with pytest.raises(VoiceLimit, match="takes no uploads"):
-            closed.add("c", CARD, WAV, "me")
+            closed.add("c", CARD, RECORDING, "me")
 
 
 def test_a_folder_that_cannot_be_written_is_unavailable_and_not_told(builtin, tmp_path) -> None:
     (tmp_path / "voices").write_text("a file, no folder")
     voices = Voices(builtin, open_voice_store(str(tmp_path / "voices"), 2), prompt_s=3.0)
     with pytest.raises(Unavailable, match="the folder of voices: ") as refusal:
-        voices.add("anna", CARD, WAV, "me")
+        voices.add("anna", CARD, RECORDING, "me")
     assert str(tmp_path) not in refusal.value.message
 
 
@@ -110,7 +107,7 @@ def test_a_voice_is_likely_as_loud_as_was_measured_and_an_upload_as_the_models_o
         (tmp_path / f"{name}.flac").write_bytes(packed(speech_like(), format="FLAC"))
         (tmp_path / f"{name}.json").write_text(card)
     voices = Voices(BuiltinVoices(tmp_path), store, prompt_s=3.0)
-    voices.add("dora", CARD, WAV, "me")
+    voices.add("dora", CARD, RECORDING, "me")
     likely = [voices.likely_lufs(voices.find(name, "me")) for name in ("ann", "ben", "cy", "dora")]
     assert likely == [-24, -28, -26, -26]
 

@@ -1,13 +1,20 @@
 """Tables of functions for child processes of tests. Loads quickly, so without torch."""
 
+import errno
 import os
+import resource
 import signal
 from collections.abc import Callable, Iterator, Mapping
 from time import sleep
 from typing import Any
 
+import av
+import numpy as np
+
+from app.engine.recordings import limited
 from models.config import ModelConfig
 from models.text import FrontEnd
+from models.voices.recording import Recording, read_recording
 
 
 def table(first: int = 0) -> Mapping[str, Callable[..., Any]]:
@@ -31,6 +38,35 @@ def table(first: int = 0) -> Mapping[str, Callable[..., Any]]:
         yield one + other
 
     return {"numbers": numbers, "ends": ends, "fails": fails, "slow": slow, "add": add}
+
+
+def recordings_table() -> Mapping[str, Callable[..., Any]]:
+    """The process of recordings; some files say what they do to it."""
+
+    def obeyed(content: bytes, start_s: float | None) -> Recording:
+        word, _, number = content[:20].decode("latin-1").partition(" ")
+        match word:
+            case "memory":
+                np.ones(1 << 30)  # 8 GB
+            case "libav":
+                raise av.error.MemoryError(errno.ENOMEM, "libav was given no more")
+            case "processor":
+                used_s = resource.getrusage(resource.RUSAGE_SELF).ru_utime
+                resource.setrlimit(resource.RLIMIT_CPU, (int(used_s) + 1, -1))
+                loop()
+            case "loop":
+                loop()
+            case "signal":
+                os.kill(os.getpid(), int(number))
+            case "exit":
+                os._exit(0)
+        return read_recording(content, start_s)
+
+    def loop() -> None:
+        while True:
+            pass
+
+    return limited(obeyed)
 
 
 def ending_table(config: ModelConfig) -> Mapping[str, Callable[..., Any]]:

@@ -6,14 +6,16 @@ A folder stands in for the object store; `test_s3` has a server.
 import json
 import threading
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
+from app.storage.files import FolderFiles
 from app.storage.voice_store import (
     EVERYBODY,
+    FilesDamaged,
     NameTaken,
     StoreFull,
     VoiceStore,
@@ -190,10 +192,11 @@ def test_a_link_leads_to_no_file_that_is_no_voice(folder, on_disk, tmp_path, cap
     secret.write_text("a secret")
     added.audio.unlink()
     added.audio.symlink_to(secret)
-    assert store.opened(added) is None
+    with pytest.raises(FilesDamaged):
+        store.opened(added)
     assert "SHA-256" in caplog.text
     (folder / "owner-me" / "ben.json").symlink_to(secret)
-    assert store.damaged("me") == ["ben"]
+    assert store.damaged("me") == ["anna", "ben"]
     assert "a secret" not in caplog.text
     assert store.remove("anna", "me")
     assert store.remove("ben", "me")
@@ -240,8 +243,55 @@ def test_a_name_given_again_is_another_voice_and_heard_at_once(store, other) -> 
 def test_audio_of_another_hash_is_not_spoken(folder, store, other, caplog) -> None:
     added = store.add("anna", "me", CARD, recording())
     (folder / added.audio).write_bytes(recording(1).flac())
-    assert other.opened(added) is None
+    with pytest.raises(FilesDamaged):
+        other.opened(added)
     assert "SHA-256" in caplog.text
+
+
+DAMAGES: dict[str, Callable[[Path], object]] = {
+    "missing": Path.unlink,
+    "empty": lambda audio: audio.write_bytes(b""),
+    "cut": lambda audio: audio.write_bytes(audio.read_bytes()[:-1]),
+    "flipped": lambda audio: audio.write_bytes(b"F" + audio.read_bytes()[1:]),
+    "longer": lambda audio: audio.write_bytes(audio.read_bytes() + b"\0"),
+    "a folder": lambda audio: (audio.unlink(), audio.mkdir()),
+}
+
+
+@pytest.mark.parametrize("damage", [*DAMAGES])
+@pytest.mark.parametrize("was_listed", [False, True])
+def test_sound_that_is_not_as_it_was_stored_is_damage_until_it_is_back(
+    folder, on_disk, damage, was_listed
+) -> None:
+    added = on_disk.add("anna", "me", CARD, recording())
+    content = added.audio.read_bytes()
+    if was_listed:
+        assert on_disk.damaged("me") == []
+    DAMAGES[damage](added.audio)
+    assert (on_disk.damaged("me"), on_disk.of("me")) == (["anna"], [])
+    for look_up in (lambda: on_disk.find("anna", "me"), lambda: on_disk.opened(added)):
+        with pytest.raises(FilesDamaged):
+            look_up()
+    if damage == "a folder":
+        added.audio.rmdir()
+    added.audio.write_bytes(content)
+    assert [voice.name for voice in on_disk.of("me")] == ["anna"]
+    assert on_disk.remove("anna", "me")
+
+
+def test_whole_sound_is_read_once_however_often_it_is_listed(folder, on_disk, monkeypatch) -> None:
+    read = list[Path]()
+    right = FolderFiles.read
+
+    def noted(files: FolderFiles, path: Path, *, large: bool = False) -> bytes:
+        read.append(path)
+        return right(files, path, large=large)
+
+    audio = on_disk.add("anna", "me", CARD, recording()).audio
+    monkeypatch.setattr(FolderFiles, "read", noted)
+    for _ in range(3):
+        assert on_disk.damaged("me") == []
+    assert read.count(audio) == 1
 
 
 def test_an_upload_that_was_cut_off_is_no_voice_and_is_swept_away(folder, on_disk) -> None:

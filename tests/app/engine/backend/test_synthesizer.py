@@ -1,4 +1,3 @@
-import io
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
@@ -6,7 +5,6 @@ from time import monotonic
 
 import numpy as np
 import pytest
-import soundfile
 import torch
 from torch import Tensor
 
@@ -25,6 +23,7 @@ from models.checkpoints.files import CheckpointError
 from models.codecs.encodec import Encodec
 from models.cuda.graphs import Recorder
 from models.valle import Valle
+from models.voices.recording import Recording
 from samplers.knobs.params import SamplingParams
 from tests.app.engine.decoding import decode_utterance
 from tests.app.tools.serving import settings_of
@@ -312,7 +311,7 @@ def test_the_first_sound_is_measured_without_the_time_that_a_batch_is_made_in(
     assert max(starts) < 100
 
 
-def test_voices_and_recordings_are_encoded_on_a_stream_of_their_own(
+def test_voices_and_recordings_are_encoded_on_streams_of_their_own(
     synthesizer: Synthesizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     entered, seen = list[object](), list[list[object]]()
@@ -327,18 +326,17 @@ def test_voices_and_recordings_are_encoded_on_a_stream_of_their_own(
         seen.append([*entered])
         return torch.zeros(len(samples) // 320, 8, dtype=torch.int64)
 
-    own, planned = object(), synthesizer._planner
+    voices, recordings, planned = object(), object(), synthesizer._planner
     monkeypatch.setattr(torch.cuda, "stream", noted)
-    monkeypatch.setattr(planned, "_stream", own)
+    monkeypatch.setattr(planned, "_stream", voices)
+    monkeypatch.setattr(planned, "_own_stream", recordings)
     monkeypatch.setattr(synthesizer.speech.codec, "encode", encode)
     planned._prompts._entries.clear()
     spoken = synthesizer.voices.default.model_copy(update={"codes": None})
     assert planned._prompt(spoken) is not None
     planned._prompts._entries.clear()
-    file = io.BytesIO()
-    soundfile.write(file, np.random.default_rng(0).normal(0, 0.1, 48_000), 24_000, format="WAV")
-    planned.encode(file.getvalue())
-    assert seen == [[own], [own]]
+    synthesizer.encode(Recording(np.zeros(48_000, np.float32), 24_000))
+    assert seen == [[voices], [recordings]]
 
 
 def test_a_gpu_is_asked_for_the_same_codes_among_more_than_a_few_rows(synthesizer, monkeypatch):

@@ -15,7 +15,8 @@ from app.engine.errors import GenerationFailed, InvalidRequest, SpeechError
 from app.engine.job import SpeechJob
 from app.engine.serving.metrics import EngineMetrics
 from app.engine.serving.running import JobQueue, Outcomes, RunningJob
-from app.engine.serving.text_worker import TextWorker, Turn, Turns
+from app.engine.serving.text_worker import TextWorker
+from app.engine.serving.turns import Turn, Turns
 from samplers.knobs.params import SamplingParams
 from tests.fakes import FakeBackend
 
@@ -100,7 +101,7 @@ async def test_a_longer_text_of_a_stranger_is_read_between_two_pieces_of_a_busy_
     assert (await room.lined_up()).id.startswith("A text")
 
 
-async def test_texts_that_are_only_read_and_recordings_take_turns_with_jobs(room: Room) -> None:
+async def test_texts_that_are_only_read_take_turns_with_jobs(room: Room) -> None:
     """In the thread all wait in one line, so that none of them is a way around the turns."""
     done: list[str] = []
 
@@ -111,24 +112,20 @@ async def test_texts_that_are_only_read_and_recordings_take_turns_with_jobs(room
     await room.begun()
     for number in range(4):
         job = SpeechJob("id", "A text to be read only. ", SamplingParams(), client="attacker")
-        note(f"text {number}", room.reader.preview(room.backend, job))
-        encoded = room.reader.encode(room.backend, "id", b"recording", "attacker")
-        note(f"recording {number}", encoded)
+        last = room.reader.preview(room.backend, job)
+        note(f"text {number}", last)
     strangers = SpeechJob("id", "Hello there.", SamplingParams(), client="stranger")
     note("stranger", room.reader.preview(room.backend, strangers))
     room.backend.read_on.set()
-    await asyncio.wait_for(asyncio.wrap_future(encoded), 20)
+    await asyncio.wait_for(asyncio.wrap_future(last), 20)
     assert done.index("stranger") <= 1
-    assert [one for one in done if one != "stranger"] == [
-        *(f"text {number}" for number in range(4)),
-        *(f"recording {number}" for number in range(4)),
-    ]
+    assert [one for one in done if one != "stranger"] == [f"text {n}" for n in range(4)]
 
 
 async def test_who_waits_when_it_is_closed_is_told(room: Room) -> None:
     room.send("hard")
     await room.begun()
-    waiting = room.reader.encode(room.backend, "id", b"recording")
+    waiting = room.reader.preview(room.backend, SpeechJob("id", "A text.", SamplingParams()))
     room.reader.close()
     room.backend.read_on.set()
     assert waiting.cancelled()
