@@ -72,12 +72,12 @@ class RecordingProcess:
     """
 
     def __init__(self, worker: Worker | None = None) -> None:
-        self._worker = worker
+        self.worker = worker
 
     @property
     def silent_s(self) -> float:
         """Seconds for which the process has been waited for. Any thread may ask."""
-        return 0.0 if self._worker is None else self._worker.silent_s
+        return 0.0 if self.worker is None else self.worker.silent_s
 
     def read(self, content: bytes, start_s: float | None = None) -> "Recording":
         """Read a recording; see `models.voices.recording.read_recording`.
@@ -100,15 +100,15 @@ class RecordingProcess:
 
     def close(self) -> None:
         """End the process for good."""
-        if self._worker is not None:
-            self._worker.close()
+        if self.worker is not None:
+            self.worker.close()
 
     def _read(self, content: bytes, start_s: float | None) -> "Recording":
-        if self._worker is None:
-            self._worker = recording_worker()
-            self._worker.load()
-        self._worker.ready()  # before the content is sent, which would have to wait for it
-        with closing(self._worker.iterate_with(content, "read", start_s)) as answers:
+        if self.worker is None:
+            self.worker = recording_worker()
+            self.worker.load()
+        self.worker.ready()  # before the content is sent, which would have to wait for it
+        with closing(self.worker.iterate_with(content, "read", start_s)) as answers:
             found: Recording = next(answers)
             return found
 

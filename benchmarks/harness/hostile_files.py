@@ -10,7 +10,7 @@ import io
 import struct
 import zlib
 from collections.abc import Callable, Mapping
-from functools import partial
+from functools import cache, partial
 
 import numpy as np
 
@@ -94,6 +94,7 @@ def nested_boxes(depth: int) -> bytes:
     return _box(b"ftyp", b"isom", bytes(4), b"isom") + head + _box(b"free")
 
 
+@cache
 def png(width: int, height: int) -> bytes:
     """Return a black picture of 64 bits a pixel, which packs a thousand times."""
     packer = zlib.compressobj(9)
@@ -135,7 +136,7 @@ def picture_in_flac() -> bytes:
 
 
 def _ogg_page(packets: list[bytes], number: int, flags: int = 0, at: int = 0) -> bytes:
-    """Return a page of Ogg; its sum is wrong, which readers skip or find damaged."""
+    """Return a page of Ogg with some packets."""
     lacing = b"".join(b"\xff" * (len(one) // 255) + bytes([len(one) % 255]) for one in packets)
     head = struct.pack("<4sBBqIII", b"OggS", 0, flags, at, 1, number, 0)
     page = bytearray(head + bytes([len(lacing)]) + lacing + b"".join(packets))
