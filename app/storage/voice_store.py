@@ -136,7 +136,10 @@ class VoiceStore:
             log.warning("%s is not a valid voice file: %s", path, error.errors()[0]["msg"])
             raise FilesDamaged(name) from error
         voice = self._voice(name, owner, card)
-        return voice if self._is_whole(voice) else self._damaged_or_gone(voice)
+        if self._is_whole(voice):
+            return voice
+        self._check_deleted(voice)
+        return None
 
     def names_of(self, owner: str) -> list[str]:
         """Return the names of an owner's voices, damaged ones too."""
@@ -168,9 +171,11 @@ class VoiceStore:
             state = self._files.state(voice.audio)
             content = self._files.read(voice.audio, large=True)
         except _NO_FILE:
-            return self._damaged_or_gone(voice)
+            self._check_deleted(voice)
+            return None
         if not self._note(voice, state, content):
-            return self._damaged_or_gone(voice)
+            self._check_deleted(voice)
+            return None
         return voice.model_copy(update={"recording": content})
 
     def _is_whole(self, voice: Voice) -> bool:
@@ -202,8 +207,8 @@ class VoiceStore:
         self._looked_at[voice.audio, voice.digest] = state, is_whole
         return is_whole
 
-    def _damaged_or_gone(self, voice: Voice) -> None:
-        """Return None if a voice was deleted meanwhile; else raise FilesDamaged."""
+    def _check_deleted(self, voice: Voice) -> None:
+        """Raise FilesDamaged unless a voice was deleted meanwhile."""
         if self.has(voice.name, voice.owner or EVERYBODY):
             raise FilesDamaged(voice.name)
 

@@ -161,6 +161,30 @@ async def test_a_text_that_takes_long_to_read_holds_a_place_and_can_be_left():
     assert "hard" not in backend.spoken
 
 
+async def test_no_text_waits_for_a_recording_and_clients_recordings_take_turns():
+    async with running() as (engine, backend):
+        order = list[str]()
+
+        async def read(client: str, content: bytes) -> None:
+            await engine.recording("id", content, client)
+            order.append(client)
+
+        reading = [
+            asyncio.create_task(read("attacker", b"hard")),
+            *(asyncio.create_task(read("attacker", b"more")) for _ in range(3)),
+            asyncio.create_task(read("stranger", b"mine")),
+        ]
+        encoding = asyncio.create_task(engine.encode("id", b"codes", "another"))
+        await until(lambda: engine.status.beats_s["recordings"] > 0)
+        assert (await result(engine, "spoken meanwhile")).frames == 5
+        assert order == []
+        backend.read_on.set()
+        await asyncio.gather(*reading)
+        assert order.index("stranger") <= 2
+        assert len(await encoding) == len(b"codes")
+        assert engine.status.beats_s["recordings"] == 0
+
+
 async def test_a_text_whose_reading_breaks_fails_alone():
     async with running() as (engine, _):
         with pytest.raises(GenerationFailed):
