@@ -179,10 +179,8 @@ class VoiceStore:
         return voice.model_copy(update={"recording": content})
 
     def _is_whole(self, voice: Voice) -> bool:
-        """Return whether the audio of a voice is what was stored, as far as that is known.
-
-        In a folder it is read once after every change.
-        """
+        """Return whether the audio of a voice is what was stored, as far as that is known."""
+        # In a folder it is read once after every change.
         assert voice.audio is not None
         try:
             state = self._files.state(voice.audio)

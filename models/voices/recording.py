@@ -195,12 +195,9 @@ def _survey(content: bytes) -> _Survey:
 
 
 def _mix(covariance: NDArray[np.float64], is_full_band: NDArray[np.bool_]) -> NDArray[np.float32]:
-    """Return what each channel ``[C]`` is multiplied by to give mono sound.
-
-    The average of those with sound in them. Where they cancel each other, as channels of opposite
-    phases do, it is the first loud one alone: the average would have less than half the power that
-    unrelated channels have.
-    """
+    """Return what each channel ``[C]`` is multiplied by to give mono sound."""
+    # The average of those with sound in them. Where they cancel each other, as opposite phases do,
+    # it has less than half the power that unrelated channels have: then the first loud one alone.
     power = np.where(is_full_band | (len(covariance) == 1), covariance.diagonal(), 0.0)
     if not np.isfinite(covariance).all() or power.max() <= 0:
         return np.full(len(covariance), 1 / len(covariance), np.float32)
@@ -261,13 +258,10 @@ def _check_clipping(samples: NDArray[np.float64]) -> None:
 
 
 def _at_peak(samples: NDArray[np.float64], least: float) -> float:
-    """Return the share of samples at the highest value, 0 if a wave turns round there by itself.
-
-    It is 0, too, if that is less than ``least`` above the mean.
-
-    Of a sine, which does so slowest, a quarter as many are in the uppermost thousandth as in the
-    next 2 %; at least three values of few bits are looked at.
-    """
+    """Return the share of samples at the highest value, 0 if a wave turns round there by itself."""
+    # Of a sine, which does so slowest, a quarter as many are in the uppermost thousandth as in the
+    # next 2 %. Of few bits at least three values are looked at. What is less than ``least`` above
+    # the mean is no side of a wave.
     peak = float(samples.max())
     height = peak - float(samples.mean())
     if height <= least:
