@@ -248,13 +248,18 @@ def test_audio_of_another_hash_is_not_spoken(folder, store, other, caplog) -> No
     assert "SHA-256" in caplog.text
 
 
+def replaced_by_a_folder(audio: Path) -> None:
+    audio.unlink()
+    audio.mkdir()
+
+
 DAMAGES: dict[str, Callable[[Path], object]] = {
     "missing": Path.unlink,
     "empty": lambda audio: audio.write_bytes(b""),
     "cut": lambda audio: audio.write_bytes(audio.read_bytes()[:-1]),
     "flipped": lambda audio: audio.write_bytes(b"F" + audio.read_bytes()[1:]),
     "longer": lambda audio: audio.write_bytes(audio.read_bytes() + b"\0"),
-    "a folder": lambda audio: (audio.unlink(), audio.mkdir()),
+    "a folder": replaced_by_a_folder,
 }
 
 
