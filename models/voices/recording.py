@@ -173,7 +173,8 @@ def _survey(content: bytes) -> _Survey:
     for block in file.blocks():
         samples = block.astype(np.float64)
         sums += samples.sum(axis=1)
-        products += samples @ samples.T
+        # Not by BLAS, whose threads cost more than so small a product
+        products += np.einsum("cn,dn->cd", samples, samples)
         rest = np.concatenate([rest, samples], axis=1)
         whole = rest.shape[1] // window * window
         # Without their mean: an offset is no level.
