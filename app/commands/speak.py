@@ -6,10 +6,13 @@ speaks a long text piece by piece.
 
 import asyncio
 import logging
+import shutil
 import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import accumulate, chain
+from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any, NoReturn, get_args
 
@@ -17,8 +20,9 @@ from tqdm import tqdm
 
 from app.audio.formats import FORMAT_ALIASES, AudioFormat
 from app.commands.client import open_service
-from app.commands.errors import CommandError, Terminated
+from app.commands.errors import CommandError, CommandFailed, Terminated
 from app.commands.output import check_folder, print_status
+from app.commands.speech.documents.document import Chapter, Document, DocumentError
 from app.commands.speech.options import PIPE, SpeakOptions
 from app.commands.speech.player import find_player
 from app.commands.speech.request import SpeechClient
@@ -32,7 +36,11 @@ if TYPE_CHECKING:
 _SOUND_PROCESS_PIECES = 20  # a text with fewer pieces is spoken before that process has started
 _LINE_EVERY_S = 60.0
 _HEAD_BYTES = 262_144
+_NAME_CHARS = 250
+_READ_SUFFIXES = frozenset({".epub", ".htm", ".html", ".xhtml", ".md", ".srt", ".vtt", ".txt"})
 _LONGEST_S = 1e6  # eleven days
+_CHARS_AN_HOUR = 50_000  # of English prose
+_FAR_TOO_LITTLE = 0.7  # of what is estimated
 _LEAST_CHARS = 4096  # more than the texts that the engine tries at its start
 
 
@@ -51,7 +59,8 @@ class Speak(SpeakOptions):
         if self.subtitles is not None:
             check_subtitles(self.subtitles)
             check_folder(self.subtitles, "subtitles")
-        text = self._text()
+        document = self._document()
+        self._announce()
         logging.basicConfig(level=logging.CRITICAL)  # errors are raised, and printed once
         if self.url is None and self.continue_from is not None:
             raise CommandError("continue-from: only a server has recent takes; add --url")
@@ -68,7 +77,8 @@ class Speak(SpeakOptions):
 
             # Not by SIGINT, which a shell has processes in the background ignore.
             asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, terminate)
-            await (self._speak_here(text, form) if self.url is None else self._ask(text, form))
+            speak = self._speak_here if self.url is None else self._ask
+            await speak(document, form)
 
         try:
             asyncio.run(speak_until_terminated())
@@ -82,13 +92,17 @@ class Speak(SpeakOptions):
                 raise Terminated from interrupt
             raise
 
-    async def _ask(self, text: str, form: AudioFormat) -> None:
+    async def _ask(self, document: Document, form: AudioFormat) -> None:
         async with self.open_client() as client:
-            await SpeechClient(client, self, text, form).speak()
+            await SpeechClient(client, self, document, form).speak()
 
-    async def _speak_here(self, text: str, form: AudioFormat) -> None:
+    async def _speak_here(self, document: Document, form: AudioFormat) -> None:
         """Have the service in this process speak."""
-        pieces = _split(text)
+        text = document.text
+        chapters = [_split(one.text) for one in document.chapters] if self.book else [_split(text)]
+        pieces = [*chain.from_iterable(chapters)]
+        if len(pieces) > 1 and self.parts is not None:
+            self._check_space(text)
         settings: dict[str, Any] = {
             # These limits protect a server that is shared.
             "max_text_chars": max(_LEAST_CHARS, len(text)),
@@ -105,8 +119,15 @@ class Speak(SpeakOptions):
             async with open_service(show, _long_engine, **settings) as (client, app):
                 engine: LongSpeechEngine = app.state.engine
                 journal = engine.journal = self._journal(engine, app.state.settings, pieces)
-                with _bar(pieces) as engine.progress:
-                    await SpeechClient(client, self, text, form).speak()
+                engine.pieces = pieces
+                speech = SpeechClient(client, self, document, form)
+                firsts = [*accumulate(map(len, chapters), initial=0)][:-1]
+                speech.begins_s = lambda: [engine.begins_s[number] for number in firsts]
+                try:
+                    with _bar(pieces) as engine.progress:
+                        await speech.speak()
+                except CommandError as error:
+                    raise engine.failure or error from error
                 if journal is not None:
                     journal.drop()
 
@@ -125,18 +146,51 @@ class Speak(SpeakOptions):
         made_by = [VERSION, engine.info, dict(preset or {})]
         return Journal(self.parts, job, pieces, repr(made_by))
 
-    def _text(self) -> str:
+    def _announce(self) -> None:
+        """Say what a finished file is replaced by, before anything is done."""
+        out = self.target
+        if out is not None and out.is_file():
+            print_status(f"replaces {out}{_length_of(out)} once all is spoken")
+
+    def _check_space(self, text: str) -> None:
+        """Raise CommandFailed if the disk is far too small for the parts of a text, or warn."""
+        from app.commands.speech.journal import MB_AN_HOUR
+
+        assert self.parts is not None
+        hours = len(text) / _CHARS_AN_HOUR
+        kept = sum(512 * one.stat().st_blocks for one in self.parts.glob("*"))
+        needed_mb = MB_AN_HOUR * hours - kept / 1e6
+        free_mb = shutil.disk_usage(self.parts.parent).free / 1e6
+        said = (
+            f"about {hours:.1f} hours of speech take {needed_mb:,.0f} MB in {self.parts} until the"
+            f" file is written, and {free_mb:,.0f} MB are free"
+        )
+        if free_mb < _FAR_TOO_LITTLE * needed_mb:
+            raise CommandFailed(f"out: {said}: free some, or name a file on another disk")
+        if free_mb < needed_mb:
+            print_status(f"warning: {said}")
+
+    def _document(self) -> Document:
+        """Return what is to be spoken."""
         if (self.input is None) == (self.file is None):
-            raise CommandError("input: give either a text, or - for stdin, or --file")
+            raise CommandError("input: give either a text, or - for stdin, or a file")
+        file = self.file or _named_file(self.input or "")
+        if file is None:
+            return Document((Chapter("", self._text()),))
+        from app.commands.speech.documents.files import read_file
+
         try:
-            if self.file is not None:
-                return self.file.read_text(encoding="utf-8-sig")
-            return sys.stdin.read() if self.input == PIPE else str(self.input)
+            return read_file(file.read_bytes(), file.name)
         except OSError as error:
-            raise CommandError(f"file: {self.file}: {error.strerror}") from error
+            raise CommandError(f"file: {file}: {error.strerror}") from error
+        except DocumentError as error:
+            raise CommandError(f"file: {file}: {error}") from error
+
+    def _text(self) -> str:
+        try:
+            return sys.stdin.read() if self.input == PIPE else str(self.input)
         except UnicodeDecodeError as error:
-            name = self.file or "stdin"
-            raise CommandError(f"file: {name} is not UTF-8: {error.reason}") from error
+            raise CommandError(f"file: stdin is not UTF-8: {error.reason}") from error
 
     def _format(self) -> AudioFormat:
         """Check where the audio goes, and return its format."""
@@ -152,10 +206,42 @@ class Speak(SpeakOptions):
         suffix = self.target.suffix.lower().removeprefix(".") or "wav"
         forms: dict[str, AudioFormat] = {form: form for form in get_args(AudioFormat)}
         forms |= FORMAT_ALIASES
+        if self.book:
+            if self.url is not None:
+                raise CommandError(f"out: a server makes no .{suffix}: leave --url out")
+            if self.response_format not in {None, "aac"}:
+                raise CommandError(f"response_format: a .{suffix} has AAC: leave it out")
+            return "aac"
         if self.response_format is None and suffix not in forms:
             names = ", ".join(get_args(AudioFormat))
             raise CommandError(f"out: .{suffix} is not a known format; choose one of {names}")
         return self.response_format or forms[suffix]
+
+
+def _named_file(words: str) -> Path | None:
+    """Return the file that is named in place of a text; None if it is a text."""
+    if len(words.split()) != 1 and not Path(words[:_NAME_CHARS]).is_file():
+        return None
+    suffix = Path(words).suffix.lower()
+    if len(words) > _NAME_CHARS or not suffix:
+        return None
+    if Path(words).is_file():
+        return Path(words)
+    if suffix in _READ_SUFFIXES and "://" not in words:
+        raise CommandError(f"input: there is no file {words}")
+    return None
+
+
+def _length_of(out: Path) -> str:
+    """Return how long a file of sound is, as (3:35); nothing if it is none."""
+    import av
+
+    try:
+        with av.open(str(out)) as file:
+            seconds = round((file.duration or 0) / 1e6)
+    except (OSError, ValueError):
+        return ""
+    return f" ({seconds // 60}:{seconds % 60:02})" if seconds else ""
 
 
 def _split(text: str) -> list[str]:

@@ -3,6 +3,7 @@
 import hashlib
 import json
 from collections.abc import Iterator, Sequence
+from errno import ENOSPC
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,8 @@ from samplers.knobs.params import SamplingParams
 _SUFFIX = ".part"
 _SAMPLES = "samples.f32"
 _SAMPLE_BYTES = 4
+MB_AN_HOUR = 350
+"""What parts take on disk."""
 
 
 class Journal:
@@ -75,6 +78,11 @@ class Journal:
             partial.write_bytes(json.dumps(about).encode() + b"\n" + packed)
             partial.replace(path)
         except OSError as error:
+            if error.errno == ENOSPC:
+                raise CommandFailed(
+                    f"out: no space is left for {self.folder}, which takes {MB_AN_HOUR} MB an hour"
+                    " of speech: free some, and run the same command again"
+                ) from error
             raise CommandFailed(f"out: {path}: {error.strerror}") from error
         return self._map(begin, self._end)
 

@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
 
+from app.commands.errors import CommandFailed
 from app.commands.speech.journal import Journal
 from app.engine.continued import JobChain
 from app.engine.engine import SpeechEngine
 from app.engine.errors import SpeechError
-from app.engine.interface import Plan
+from app.engine.interface import Backend, Plan
 from app.engine.job import AudioChunk, SpeechJob, SpeechResult, Unreadable
 from app.engine.serving.running import SpeechStream
+from app.settings import Settings
 from models.text.characters import check
 from models.text.incremental.text import pieces
 
@@ -44,6 +46,12 @@ class LongSpeechEngine(SpeechEngine):
 
     journal: Journal | None = None  # where finished parts are kept
     progress: "tqdm[NoReturn] | None" = None  # of the words
+    pieces: Sequence[str] = ()  # of the only text that is spoken; empty: it is split
+    failure: CommandFailed | None = None  # why it could not be kept
+
+    def __init__(self, load: Callable[[], Backend], settings: Settings) -> None:
+        super().__init__(load, settings)
+        self.begins_s: list[float] = []  # where each piece begins in the sound, at speed 1
 
     @property
     def unreadable(self) -> Unreadable:
@@ -67,7 +75,7 @@ class LongSpeech(SpeechStream):
         submit: Callable[[SpeechJob], SpeechStream],
         job: SpeechJob,
     ) -> None:
-        self._pieces: Sequence[str] = split_pieces(job.text)
+        self._pieces = engine.pieces or split_pieces(job.text)
         self._engine, self._submit = engine, submit
         self._journal, self._progress = engine.journal, engine.progress
         self._whole, self._chain = job, JobChain(job)
@@ -91,6 +99,9 @@ class LongSpeech(SpeechStream):
                     await self._engine.read(replace(self._whole, text=piece, more=True))
         for number, piece in enumerate(self._pieces):
             words = len(piece.split())
+            before = self._chain.result
+            begin_s = before.audio_s + before.pause_owed_s if before else 0.0
+            self._engine.begins_s.append(begin_s)
             stored = None if self._journal is None else self._journal.get(number)
             spoken = self._spoken(number, piece) if stored is None else self._restored(*stored)
             async with aclosing(spoken):
@@ -127,7 +138,11 @@ class LongSpeech(SpeechStream):
         if self._journal is not None:
             samples = np.concatenate([chunk.samples for chunk in chunks])
             if result.utterances:
-                samples = self._journal.put(number, samples, result)
+                try:
+                    samples = self._journal.put(number, samples, result)
+                except CommandFailed as failure:
+                    self._engine.failure = failure
+                    raise
             if not live:
                 yield AudioChunk(samples, rate_hz)
 

@@ -10,6 +10,7 @@ from pydantic_settings import CliPositionalArg
 from app.api.schemas import SpeechOptions
 from app.audio.formats import AudioFormat
 from app.commands.client import ServerOptions
+from app.commands.speech.book_file import SUFFIXES
 from samplers.knobs.steps import ORDERS
 
 PIPE = "-"
@@ -29,17 +30,18 @@ class SpeakOptions(SpeechOptions, ServerOptions):
     """Fields of the short help."""
 
     input: CliPositionalArg[str | None] = Field(
-        None, description="The text to speak; - reads it from stdin."
+        None, description="The text to speak, or the name of a file; - reads it from stdin."
     )
     file: Path | None = Field(
         None,
         validation_alias=AliasChoices("f", "file"),
-        description="UTF-8 text file to speak, in place of the text itself.",
+        description="File to speak, in place of the text itself: text, Markdown, HTML, EPUB or"
+        " subtitles, told by its contents.",
     )
     out: Path | None = Field(
         None,
         validation_alias=AliasChoices("o", "out"),
-        description="The file to write; - streams to stdout.",
+        description="The file to write; its suffix is the format; - streams to stdout.",
     )
     subtitles: Path | None = Field(
         None,
@@ -79,6 +81,11 @@ class SpeakOptions(SpeechOptions, ServerOptions):
     def target(self) -> Path | None:
         """The file to write; None without one."""
         return None if self.piped else self.out
+
+    @property
+    def book(self) -> bool:
+        """Whether the file is an audiobook of MPEG-4, with chapters."""
+        return self.target is not None and self.target.suffix.lower() in SUFFIXES
 
     @property
     def parts(self) -> Path | None:

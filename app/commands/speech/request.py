@@ -3,7 +3,8 @@
 import asyncio
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -14,6 +15,8 @@ from app.audio.formats import AudioFormat
 from app.commands.client import check
 from app.commands.errors import CommandFailed
 from app.commands.output import print_status, write_file
+from app.commands.speech.book_file import SUFFIXES, write_book
+from app.commands.speech.documents.document import Document
 from app.commands.speech.options import SpeakOptions
 from app.commands.speech.player import Player, find_player
 from app.commands.speech.subtitles import subtitles
@@ -32,12 +35,19 @@ class SpeechClient:
     """One run of `speak`, to a file or stdout of a format."""
 
     def __init__(
-        self, client: httpx2.AsyncClient, options: SpeakOptions, text: str, form: AudioFormat
+        self,
+        client: httpx2.AsyncClient,
+        options: SpeakOptions,
+        document: Document,
+        form: AudioFormat,
     ) -> None:
         self._client, self._options, self._form = client, options, form
+        self._document = document
+        # where its chapters begin in the sound, at speed 1, once it is spoken
+        self.begins_s: Callable[[], Sequence[float]] = lambda: ()
         fields = set(SpeechOptions.model_fields) - _NOT_SENT
         body = options.model_dump(mode="json", include=fields, exclude_unset=True)
-        self._body: Mapping[str, Any] = body | {"input": text}
+        self._body: Mapping[str, Any] = body | {"input": document.text}
 
     async def speak(self) -> None:
         """Request the speech, write it where the command line says, and print a summary."""
@@ -51,9 +61,9 @@ class SpeechClient:
             kept = f"{_PATH}/{answer.headers['x-request-id']}/audio"
             played = await self._client.get(kept, params={"response_format": self._form})
             await check(played)
-            write_file(out, played.content, "out")
+            self._write(out, played)
         elif out is not None:
-            write_file(out, answer.content, "out")
+            self._write(out, answer)
         if options.trace and out is not None:
             write_file(out.with_name(out.name + ".json"), report.content, "out")
         if (path := options.subtitles) is not None:
@@ -64,6 +74,15 @@ class SpeechClient:
         self._warn(answer, report)
         if not options.piped:
             self._summarise(answer, report)
+
+    def _write(self, out: Path, answer: httpx2.Response) -> None:
+        """Write the file."""
+        if out.suffix.lower() not in SUFFIXES:
+            write_file(out, answer.content, "out")
+            return
+        end_s = float(answer.headers["x-audio-ms"]) / 1000
+        begins_s = [at / self._options.speed for at in self.begins_s()]
+        write_book(out, answer.content, self._document, [*begins_s, end_s])
 
     async def _post(self) -> httpx2.Response:
         body = {**self._body, "response_format": self._form, "stream": False}
@@ -135,12 +154,17 @@ class SpeechClient:
 
     def _places(self, unread: Sequence[str]) -> str:
         """Return what was left out with the lines of the text that have it."""
-        lines = self._body["input"].splitlines()
+        document = self._document
+        where = [
+            (f"line {number}", line) for number, line in enumerate(document.text.split("\n"), 1)
+        ]
+        if not document.has_lines:
+            where = [(f"in {one.title or 'it'}", one.text) for one in document.chapters]
         places = []
         for part in unread[:_MOST_TOLD]:
-            found = [str(number) for number, line in enumerate(lines, 1) if part in line]
+            found = [place for place, text in where if part in text]
             more = f" and {len(found) - 1} more" if len(found) > 1 else ""
-            places.append(f"{part} (line {found[0]}{more})" if found else part)
+            places.append(f"{part} ({found[0]}{more})" if found else part)
         more = ", and more" if len(unread) > _MOST_TOLD else ""
         return ", ".join(places) + more
 

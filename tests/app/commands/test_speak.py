@@ -1,5 +1,6 @@
 """`valle-serve speak`: long texts, every format, pipes, and what becomes of an interrupted one."""
 
+import errno
 import io
 import json
 import os
@@ -22,6 +23,7 @@ from app.api.reports.recent import unpack
 from app.cli import main
 from app.commands.speech.long_speech import split_pieces
 from app.engine.job import SpeechResult
+from tests.app.commands.speech.documents.books import epub3
 from tests.app.tools.serving import until
 from tests.conftest import ROOT
 
@@ -53,6 +55,99 @@ def test_it_writes_a_wav_and_says_what_repeats_it(
     assert "seed 9" in said
     assert "voice toy" in said
     assert [file.name for file in tmp_path.iterdir()] == ["a.wav"]
+
+
+CHAPTERS = [
+    ("One", "<h1>One</h1><p>It was late.</p>"),
+    ("Two", "<h1>Two</h1><p>The word 猫 is here. He left.</p>"),
+    ("Three", "<p>The end.</p>"),
+]
+
+
+def test_an_epub_becomes_an_audiobook_with_chapters_and_its_title_and_cover(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    book, out = tmp_path / "a.epub", tmp_path / "a.m4b"
+    book.write_bytes(epub3(CHAPTERS))
+    assert main(["speak", str(book), "-o", str(out), *MANNER, "--speed", "2"]) == 0
+    said = capsys.readouterr().err
+    assert "left out, as the voice does not read it: 猫 (in Two)" in said
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["a.epub", "a.m4b"]
+    with av.open(out) as file:
+        assert (file.metadata["title"], file.metadata["artist"]) == ("A Walk", "Ann Author, Bob Co")
+        chapters = file.chapters()
+        heard_s = sum(frame.samples for frame in file.decode(audio=0)) / 24_000
+    assert [one["metadata"]["title"] for one in chapters] == ["One", "Two", "Three"]
+    begins_s = [one["start"] / 1000 for one in chapters]
+    ends_s = [one["end"] / 1000 for one in chapters]
+    assert begins_s[0] == 0
+    assert begins_s[1:] == ends_s[:-1] == sorted(begins_s[1:])
+    assert ends_s[-1] == pytest.approx(heard_s, abs=0.1)
+    with av.open(out) as file:
+        assert file.streams.video[0].codec_context.name == "png"
+
+
+def test_a_finished_file_is_named_with_its_length_before_it_is_replaced(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "a.wav"
+    spoken(out, "Hello.", *SHORT)
+    assert "replaces" not in capsys.readouterr().err
+    soundfile.write(out, [0.0] * 24_000 * 63, 24_000)
+    spoken(out, "Hello.", *SHORT)
+    assert capsys.readouterr().err.startswith(f"replaces {out} (1:03) once all is spoken\n")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "why"),
+    [
+        ("a.pdf", b"%PDF-1.7", "this is a PDF: save it as text"),
+        ("a.txt", "Café".encode("latin-1"), "iconv -f WINDOWS-1252 -t UTF-8 a.txt"),
+        ("a.epub", b"PK\x03\x04", "damaged EPUB"),
+    ],
+)
+def test_a_file_of_another_kind_is_refused_with_what_helps(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, content: bytes, why: str
+) -> None:
+    (tmp_path / name).write_bytes(content)
+    assert main(["speak", str(tmp_path / name), "-o", str(tmp_path / "a.wav")]) == 2
+    assert why in capsys.readouterr().err
+    assert main(["speak", "gone.epub", "-o", str(tmp_path / "a.wav")]) == 2
+    assert "there is no file gone.epub" in capsys.readouterr().err
+
+
+def test_a_disk_that_is_too_small_for_a_book_is_told_before_anything_is_spoken(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    book, out = tmp_path / "a.txt", tmp_path / "a.wav"
+    book.write_text("One two three. " * 10_000)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(10**9, 0, 10**8))
+    assert main(["speak", str(book), "-o", str(out)]) == 1
+    said = capsys.readouterr().err
+    assert "about 3.0 hours of speech take 1,050 MB" in said
+    assert "100 MB are free" in said
+
+
+def test_a_disk_that_is_full_in_the_midst_of_a_book_is_told_with_what_to_do(
+    book: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replace = Path.replace
+
+    def full(path: Path, target: Path) -> Path:
+        if path.name == "000002.part.partial":
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return replace(path, target)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "replace", full)
+        assert main(["speak", "--file", str(book), "-o", str(tmp_path / "a.wav"), *MANNER]) == 1
+    assert capsys.readouterr().err.splitlines()[-1] == (
+        f"out: no space is left for {tmp_path / 'a.wav.parts'}, which takes 350 MB an hour"
+        " of speech: free some, and run the same command again"
+    )
+    assert spoken(tmp_path / "a.wav", "--file", str(book)) == spoken(
+        tmp_path / "b.wav", "--file", str(book)
+    )
 
 
 def test_what_is_not_read_is_named_with_its_line_or_refused_before_anything_is_spoken(
