@@ -194,7 +194,7 @@ def test_what_was_taken_back_is_forgotten_by_windows_too(made: Any, rows: int) -
         model, ids, attention_mask=mask, max_new_tokens=40, return_dict_in_generate=True,
         knobs=LOOPS | {"seed": 5},
     )  # fmt: skip
-    assert min(found.backtracks) > 0
+    assert sum(found.backtracks) > 0
     for row, prompt in enumerate(ids):
         start, count = prompt[mask[row].bool()], len(found.trace[row])
         tokens = found.sequences[row, ids.shape[1] :][:count]
@@ -207,6 +207,7 @@ def test_layers_that_cannot_go_back_are_refused_by_name_before_a_token() -> None
     torch.manual_seed(0)
     model = llama().eval()
     model.config.layer_types = ["full_attention", "chunked_attention"]
+    model.config.attention_chunk_size = 8
     with pytest.raises(ValueError, match="chunked_attention"):
         hf.generate(model, inputs=prompts(1, 4, 1), max_new_tokens=4, knobs=LOOPS | {"seed": 1})
 

@@ -213,7 +213,7 @@ REFUSED: list[tuple[dict[str, Any], int, str | None]] = [
     ({"json": FIELDS}, 415, None),
     (form({"file": b"\0" * MAX_BYTES}), 413, None),
     (raw(iter([SOME_FILE, bytes(MAX_BYTES)])), 413, None),
-    (raw(PART + b'"name"\r\n\r\n\xff\xfe\r\n' + SOME_FILE + b"RIFF\r\n--x--\r\n"), 422, "name"),
+    (raw(PART + b'"name"\r\n\r\n\xff\r\n' + SOME_FILE + b"RIFF\r\n--x--\r\n"), 422, "consent"),
     (raw(b"--x\r\n\r\n", "multipart/form-data"), 422, None),
     (raw(b"no boundary"), 422, None),
     (raw(PART + b'"name"'), 422, "file"),

@@ -109,7 +109,7 @@ REFUSED = [
     ('{"type": "nothing"}', "type", "union_tag_invalid"),
     ('{"type": "response.create", "temprature": 1}', "temprature", "extra_forbidden"),
     ('{"type": "response.create", "top_p": 2}', "top_p", "less_than_equal"),
-    ('{"type": "response.create", "top_p": "1"}', "top_p", "float_type"),
+    ('{"type": "response.create", "top_p": "one"}', "top_p", "float_type"),
     ('{"type": "response.create", "input": "Hi."}', "input", "extra_forbidden"),
     ('{"type": "response.create", "model": "other"}', "model", "model_not_found"),
     ('{"type": "input_text.end", "sequence": 0}', "type", "no_response"),
