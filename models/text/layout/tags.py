@@ -25,21 +25,10 @@ SPAN_CHARS: Final = 600  # of code in a line
 _NOTE_CHARS: Final = 300
 
 _FORMULA_CHARS: Final = 1000
-_FORMULA: Final = (
-    rf"\$\$[^$]{{1,{_FORMULA_CHARS}}}\$\$|\\\[(?:(?!\\\]).){{1,{_FORMULA_CHARS}}}\\\]"
-    rf"|\\\((?:(?!\\\)).){{1,{_TAG_CHARS}}}\\\)"
-    rf"|\\begin\{{(?P<environment>equation|align|gather|multline|math)(?P<star>\*?)\}}"
-    rf"(?:(?!\\end\{{).){{1,{_FORMULA_CHARS}}}\\end\{{(?P=environment)(?P=star)\}}"
-    rf"|\$(?![\s$\d])[^$\n]{{1,{SPAN_CHARS}}}(?<![\s\\])\$(?![\w$])"
-)
-_FORMULA_BEGUN: Final = (
-    rf"\$\Z|\$\$[^$]{{0,{_FORMULA_CHARS}}}\$?\Z|\$(?![\s$\d])[^$\n]{{1,{SPAN_CHARS}}}\$?\Z"
-    rf"|\\(?:\((?:(?!\\\)).){{0,{_TAG_CHARS}}}|\[(?:(?!\\\]).){{0,{_FORMULA_CHARS}}}"
-    rf"|b[a-z]{{0,4}}(?:\{{[a-z]{{0,12}}(?:\*?\}}(?:(?!\\end\{{).){{0,{_FORMULA_CHARS}}}(?:\\end\{{[a-z]*\*?)?)?)?)?\Z"
-)
 _TOKEN: Final = re.compile(
     r"(?P<fence>`{3,}|~{3,})"
-    rf"|(?P<ticks>`+)|(?P<formula>(?s:{_FORMULA}))"
+    r"|(?P<ticks>`+)|(?P<opens>\$\$|\$(?![\s$\d])|\\[(\[]"
+    r"|\\begin\{(?:equation|align|gather|multline|math)\*?\})"
     r"|<!--(?P<comment>)"
     rf"|<(?P<unspoken>{_UNSPOKEN})(?=[\s>/])[^<>]*>"
     rf"|<(?P<thought>{_THOUGHTS})(?:\s[^<>]*)?>|(?P<bracketed>\[THINK\])"
@@ -49,7 +38,7 @@ _TOKEN: Final = re.compile(
     r"|(?P<break><br\s*/?>)"
     r"|(?P<cell></t[dh]\s*>)"
     r"|(?P<picture><img\s[^<>]*>)"
-    r"|(?P<nothing><![A-Za-z][^<>]*>|</?\d\d?:[\d:.]+>|\{\\an?\d[^{}]*\}|【[^【】\n]{1,60}】"
+    r"|(?P<nothing>\[/THINK\]|<![A-Za-z][^<>]*>|</?\d\d?:[\d:.]+>|\{\\an?\d[^{}]*\}|【[^【】\n]{1,60}】"
     rf"|!?\[\s*\]\([^()\s]{{0,{_NOTE_CHARS}}}\)|"
     "\ue200[^\ue201]{0,100}\ue201)"
     rf"|(?P<marks>⁻?[{_SUPERSCRIPTS}](?:[{_SUPERSCRIPTS}]|[⁻⁽⁾,–-](?=[{_SUPERSCRIPTS}]))*)"
@@ -59,7 +48,7 @@ _TOKEN: Final = re.compile(
 )
 _CODE_TAG: Final = re.compile(r"</?([A-Za-z!?][^<>\n]*?)/?>|<!--+|--+>")
 _BEGUN: Final = re.compile(  # what may become a token once more text has come
-    rf"(?s:{_FORMULA_BEGUN})|[`~]+\Z|<[^<>]{{0,{_TAG_CHARS}}}\Z|[⁻{_SUPERSCRIPTS}][{_SUPERSCRIPTS}⁻⁽⁾,–-]*\Z"
+    rf"\$\Z|\\(?:b[a-z]{{0,4}}(?:\{{[a-z]{{0,12}}\*?)?)?\Z|[`~]+\Z|<[^<>]{{0,{_TAG_CHARS}}}\Z|[⁻{_SUPERSCRIPTS}][{_SUPERSCRIPTS}⁻⁽⁾,–-]*\Z"
     r"|\[[^\[\]\n]{0,48}\Z|\[\[[^\[\]\n]{0,48}\]?\Z|\{(?:\\[^{}]{0,20})?\Z|【[^【】\n]{0,60}\Z"
     rf"|!\Z|!?\[\s*(?:\](?:\([^()\s]{{0,{_NOTE_CHARS}}})?)?\Z"
     "|\ue200[^\ue201]{0,100}\\Z",
@@ -164,7 +153,7 @@ class TagRewriter:
         self._put(out, text[at:place])
         if found is None:
             return place
-        kind = "formula" if found.groupdict().get("formula") else found.lastgroup or ""
+        kind = found.lastgroup or ""
         rewrite = _REWRITES.get(kind)
         step = rewrite(self, found, out, complete) if rewrite else self._tag(found, out)
         # Where more text is needed, what is before stays put, and this is looked at again.
@@ -174,7 +163,7 @@ class TagRewriter:
         return bool(self._before.rpartition("\n")[2].strip(" \t>"))
 
     def _tag(self, found: re.Match[str], out: list[str]) -> int:
-        kind = "formula" if found.groupdict().get("formula") else found.lastgroup
+        kind = found.lastgroup
         if kind == "comment":
             self._closer = re.compile("-->")
         elif kind == "unspoken" and not found[0].endswith("/>"):
@@ -184,12 +173,6 @@ class TagRewriter:
                 self._closer = re.compile(rf"</{found['thought']}\s*>", re.IGNORECASE)
         elif kind == "bracketed":
             self._closer = None if self._thoughts else re.compile(r"\[/THINK\]", re.IGNORECASE)
-        elif kind == "formula":  # Where it has a blank behind a mark, a sentence seems to end.
-            if re.match(r"\$[^$]", found[0]) and re.search(r"[\w$\\]\Z", self._before):
-                self._put(out, found[0][0])  # a dollar
-                return found.start() + 1
-            line = " ".join(found[0].split())
-            self._put(out, re.sub(r"[.!?]\W+", lambda marks: "".join(marks[0].split()), line))
         elif kind == "address":
             self._put(out, found["address"])
         elif kind == "block":
@@ -242,6 +225,33 @@ class TagRewriter:
             return None
         self._put(out, text[found.start() : begin])
         return begin
+
+    def _formula(self, found: re.Match[str], out: list[str], complete: bool) -> int | None:
+        """Put a formula on one line, or the mark alone that begins none."""
+        text = found.string
+        mark = found["opens"]
+        begin = found.end()
+        most = SPAN_CHARS if mark == "$" else _FORMULA_CHARS
+        closer = {"\\(": "\\)", "\\[": "\\]"}.get(mark, mark.replace("begin", "end"))
+        line = text.find("\n", begin, begin + most) if mark == "$" else -1
+        closes = text.find(closer, begin, line if line >= 0 else begin + most)
+        end = closes + len(closer)
+        if mark == "$" and re.search(r"[\w$\\]\Z", self._before):
+            closes = -1
+        elif closes < 0 and line < 0 and not complete and len(text) < begin + most:
+            return None
+        elif mark == "$" and closes >= 0:
+            if end == len(text) and not complete:
+                return None
+            if text[closes - 1] in " \t\\" or re.match(r"[\w$]", text[end : end + 1]):
+                closes = -1  # a price, or the name of a variable
+        if closes < 0:
+            self._put(out, mark)
+            return begin
+        # Where it has a blank behind a mark, a sentence seems to end.
+        formula = " ".join(text[found.start() : end].split())
+        self._put(out, re.sub(r"[.!?]\W+", lambda marks: "".join(marks[0].split()), formula))
+        return end
 
     def _superscript(self, found: re.Match[str], out: list[str], complete: bool) -> int | None:
         """Read `<sup>`: digits as marks, endings of ordinals as part of their word."""
@@ -342,7 +352,7 @@ def code_end(text: str, at: int, ticks: str) -> int | None:
 
 def _begun(text: str, at: int) -> int:
     """Return where something begins that may become a token once more text has come."""
-    near = max(at, len(text) - _FORMULA_CHARS - 64)
+    near = max(at, len(text) - _TAG_CHARS - 1)
     found = _BEGUN.search(text, near)
     return found.start() if found else len(text)
 
@@ -366,6 +376,7 @@ _Rewrite = Callable[[TagRewriter, re.Match[str], list[str], bool], int | None]
 _REWRITES: Final[dict[str, _Rewrite]] = {
     "fence": TagRewriter._begin_fence,
     "ticks": TagRewriter._begin_span,
+    "opens": TagRewriter._formula,
     "sup": TagRewriter._superscript,
     "marks": TagRewriter._raised,
     "note": TagRewriter._cited,
