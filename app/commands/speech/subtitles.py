@@ -55,10 +55,7 @@ def subtitles(words: Iterable[WordTimes], suffix: str, text: str = "") -> str:
 
 
 def _shown(words: Iterable[WordTimes], text: str) -> list[_Shown]:
-    """Return the words with what is between them; too long ones are cut.
-
-    A word that was spoken in several utterances is shown once, in the first of them.
-    """
+    """Return the words with what is between them, each once; too long ones are cut."""
     shown: list[_Shown] = []
     before: WordTimes | None = None
     at = 0

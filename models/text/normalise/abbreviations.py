@@ -18,6 +18,7 @@ from models.text.normalise.vocabulary import (
     TITLES,
 )
 
+_AMBIGUOUS: Final = frozenset(["Sat", "Sun", "Mar", "Jan", "Jun", "Jul"])  # words or names, too
 _AFTER_DAYS: Final = frozenset([
     "on",
     "in",
@@ -82,6 +83,7 @@ def _day_or_month(match: Match) -> str:
     before = match.string[max(0, match.start() - 16) : match.start()].split()[-1:]
     cued = bool(before) and before[0].lower().strip("(\"'") in _AFTER_DAYS
     goes_on = upcoming.next[:1].islower() or match.string[match.end() :][:1] in {*",;:)"}
+    cued = cued or word not in _AMBIGUOUS
     if not cued and (not goes_on or (before and before[0].lower() in DETERMINERS)):
         return match[0]
     return {**DAYS, **SHORT_MONTHS}[word] + full_stop(match)

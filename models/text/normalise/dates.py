@@ -152,6 +152,10 @@ RULES: Final = (
         rf"{ALONE}(?P<day>\d\d?)\.\s?(?P<month>\d\d?)\.\s?(?P<year>[12]\d{{3}})(?![\w/-]|\.\d)",
         _day_first,
     ),
+    rule(  # 01/2024-12/2024
+        rf"{ALONE}((?:0?[1-9]|1[0-2])/(?:19|20)\d\d)\s?{_DASH}\s?(?=(?:0?[1-9]|1[0-2])/(?:19|20)\d\d)",
+        r"\1 to ",
+    ),
     rule(
         rf"{ALONE}(?P<month>0?[1-9]|1[0-2])/(?P<year>(?:19|20)\d\d)(?![\w/-]|\.\d)",
         lambda match: f"{MONTHS[int(match['month']) - 1]} {say.year(match['year'])}",

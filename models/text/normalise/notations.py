@@ -81,6 +81,10 @@ RULES: Final = (
     rule(r"(?<=[\w)])\s?>\s?(?=-?\d)", " greater than "),
     rule(r"(?<![\w~/])~(?=/)", "tilde "),
     rule(r"(?<![\w.])\.(?=/\w)", "dot "),
+    rule(
+        r"(?<!\S)\.(?=(?:[A-Z]{2,5}|txt|pdf|js|py|md|csv|json|html|css|exe|zip|png|jpg|env)\b)",
+        "dot ",
+    ),
     rule(r"\b([A-Z]):(?=\\)", r"\1 colon "),
     # Powers: superscripts are one number, and a sign belongs to it.
     rule(

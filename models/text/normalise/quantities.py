@@ -144,7 +144,7 @@ SPECIFIC: Final = (
     rule(rf"{ALONE}\d{{5}}-\d{{4}}(?![\w-])", _digit_groups),
     rule(
         rf"(?P<before>\b(?:call|called|calling|calls|dial|dialed|dialled|dialing|ring|text|phone"
-        r"|emergency|emergencies|hotline|helpline)"
+        r"|emergency|emergencies|hotline|helpline|police|ambulance|rescue|fire)"
         r"(?:\s(?:is|at|on|to|number|us at|me at)){0,2}:?\s)"
         rf"(?P<number>{_EMERGENCY})(?![\w-]|,\d|\.\d)(?!{_COUNTED})",
         _asked,

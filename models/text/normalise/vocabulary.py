@@ -68,6 +68,7 @@ REFERENCES: Final = {
     "vols": "volumes", "fig": "figure", "figs": "figures", "ch": "chapter", "chap": "chapter",
     "sec": "section", "eq": "equation", "pt": "part", "art": "article", "ca": "circa",
     "c": "circa", "ver": "version", "ext": "extension", "apt": "apartment", "rm": "room",
+    "rte": "route", "bldg": "building",
 }  # fmt: skip
 
 # Never end a sentence: what they announce follows.
