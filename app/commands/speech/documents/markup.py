@@ -43,7 +43,7 @@ _BESIDE: Final = _ASIDE | _NOTES
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class TextBlock:
     """A paragraph or so."""
 
     text: str
@@ -51,12 +51,12 @@ class Block:
     ids: tuple[str, ...] = ()  # of elements that begin in or before it
 
 
-class _Reader(HTMLParser):
+class _PageParser(HTMLParser):
     """Collects blocks; elements that are not closed end with the one around them."""
 
     def __init__(self) -> None:
         super().__init__(convert_charrefs=True)
-        self.blocks: list[Block] = []
+        self.blocks: list[TextBlock] = []
         self.title = ""
         self._open: list[tuple[str, bool]] = []  # name, whether it is silent
         self._names = Counter[str]()  # of the open ones
@@ -155,16 +155,16 @@ class _Reader(HTMLParser):
         text = "\n".join(filter(None, (" ".join(line.split()) for line in lines)))
         if any(one.isalnum() for one in text):
             said = self._marker + literal(text)
-            self.blocks.append(Block(said, self._tag, tuple(self._ids)))
+            self.blocks.append(TextBlock(said, self._tag, tuple(self._ids)))
             self._ids = []
             self._marker = ""
         self._text = []
         self._tag = tag
 
 
-def read_blocks(source: str) -> tuple[str, list[Block]]:
+def read_blocks(source: str) -> tuple[str, list[TextBlock]]:
     """Return the title of an HTML or XHTML document, and its blocks."""
-    reader = _Reader()
+    reader = _PageParser()
     reader.feed(source)
     reader.close()
     return " ".join(reader.title.split()), reader.blocks
