@@ -17,6 +17,7 @@ import pytest
 from app.cli import main
 from app.main import create_app
 from app.settings import Settings
+from tests.app.commands.speech.documents.books import epub3
 from tests.app.tools.serving import served
 from tests.conftest import ROOT
 from tests.docs.pages import ADDRESS, blocks
@@ -33,12 +34,14 @@ HERE = {
     'valle-serve speak "Hello there." --seed 7 -o hello.wav',
     'valle-serve speak "Hello there." -o hello.mp3',
     "valle-serve speak --file book.txt -o book.mp3",
-    "valle-serve speak --file book.txt -o book.mp3 --loudness-lufs -16 --seed 7",
+    "valle-serve speak book.txt -o book.mp3",
+    "valle-serve speak book.epub -o book.m4b",
+    "valle-serve speak book.epub -o book.m4b --loudness-lufs -16 --seed 7",
     'valle-serve speak "Hello there." --play',
     'valle-serve speak "Hello there." --url http://127.0.0.1:8000 -o hello.mp3',
     'valle-serve speak "Hello there." --url http://127.0.0.1:8000 -o hello.wav',
     'valle-serve speak "Hello there." --mirostat-mode 2 --sampler-order hf -o hello.wav',
-    "valle-serve speak --file letter.txt -o letter.opus --speed 1.1 --seed 7",
+    "valle-serve speak letter.txt -o letter.opus --speed 1.1 --seed 7",
     "fortune | valle-serve speak - -o fortune.mp3",
     'valle-serve speak "Hello there." -o - | ffplay -nodisp -autoexit -',
     "valle-serve doctor",
@@ -157,6 +160,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "pair.json").write_text(f'{{"phonemes": "ab äb", "codes": {codes}}}', "utf-8")
     for name in ("book", "letter"):
         (folder / f"{name}.txt").write_text("One. Two.", "utf-8")
+    (folder / "book.epub").write_bytes(epub3([("One", "<p>One. Two.</p>"), ("Two", "<p>No.</p>")]))
     (folder / "anna.wav").write_bytes(packed(speech_like(2.0)))
     programs = {
         "valle-serve": f'exec {sys.executable} -m app "$@"',
