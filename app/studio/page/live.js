@@ -87,7 +87,7 @@ class Live {
         }
         this.problem = message.error.message;
         this.refused = !this.ready; // the next key would only be refused again
-        this.app.refuse(new Refusal(422, message.error));
+        this.app.refuse(new Refusal(422, message.error), { goes: false }); // who types goes on typing
         if (!this.ready) this.socket.close();
       },
     }[message.type];

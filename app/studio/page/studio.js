@@ -234,14 +234,14 @@ export class Studio {
     this.set({ takes: [take, ...this.state.takes], open: take.key });
   }
 
-  /** Show a refusal at the knobs that it is about, else above all of them. */
-  refuse(error) {
+  /** Show a refusal at the knobs that it is about, else above all of them; `goes`: the focus goes there, too. */
+  refuse(error, { goes = true } = {}) {
     if (error instanceof Away) return this.set({ notice: "That did not reach the service. Try again when it answers." });
     const refusals = error instanceof Refusal ? refusalsOf(error, this.state.service) : {};
     const placed = Object.keys(refusals);
     if (refusals.input && this.#isForeign()) refusals.input = `This voice reads English only: ${refusals.input}`;
     this.set({ refusals, notice: placed.length ? null : error.message, search: placed.length ? "" : this.state.search });
-    if (placed.length) {
+    if (placed.length && goes) {
       requestAnimationFrame(() => requestAnimationFrame(() => {
         const knob = document.querySelector(`[data-knob="${CSS.escape(placed[0])}"]`);
         knob?.closest("details.knobs")?.setAttribute("open", "");
