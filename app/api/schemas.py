@@ -31,6 +31,7 @@ from app.audio.formats import (
 from app.engine.job import (
     SpeechJob,
     SpeechResult,
+    Thoughts,
     Timestamps,
     Unreadable,
     UtteranceText,
@@ -192,6 +193,11 @@ class SpeechOptions(SamplingParams):
         " them out and names them in `X-Warning`, `refuse` refuses the text; default"
         " `TTS_UNREADABLE`, which is `skip`.",
     )
+    thoughts: Thoughts = Field(
+        "skip",
+        description="What becomes of parts that a model marks as its reasoning, `<think>` and the"
+        " like: `skip` leaves them out, `speak` reads them.",
+    )
     trace: bool = Field(
         False,
         description="Record the sampler's decision at every token of level 0, for "
@@ -230,6 +236,7 @@ class SpeechOptions(SamplingParams):
             pronunciations=self.pronunciations or {},
             dictionaries=self.dictionaries,
             unreadable=self.unreadable,
+            thoughts=self.thoughts,
         )
 
 
@@ -349,6 +356,7 @@ class PhonemesRequest(BaseModel):
     )
     dictionaries: tuple[DictionaryName, ...] = Field((), max_length=8, description="As for speech.")
     unreadable: Unreadable | None = Field(None, description="As for speech.")
+    thoughts: Thoughts = Field("skip", description="As for speech.")
 
 
 class ReadUtterance(BaseModel):

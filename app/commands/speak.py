@@ -99,7 +99,9 @@ class Speak(SpeakOptions):
     async def _speak_here(self, document: Document, form: AudioFormat) -> None:
         """Have the service in this process speak."""
         text = document.text
-        chapters = [_split(one.text) for one in document.chapters] if self.book else [_split(text)]
+        thoughts = self.thoughts == "speak"
+        texts = [one.text for one in document.chapters] if self.book else [text]
+        chapters = [_split(one, thoughts=thoughts) for one in texts]
         pieces = [*chain.from_iterable(chapters)]
         if len(pieces) > 1 and self.parts is not None:
             self._check_space(text)
@@ -244,12 +246,12 @@ def _length_of(out: Path) -> str:
     return f" ({seconds // 60}:{seconds % 60:02})" if seconds else ""
 
 
-def _split(text: str) -> list[str]:
+def _split(text: str, *, thoughts: bool) -> list[str]:
     from app.commands.speech.long_speech import split_pieces
     from models.text import TextError
 
     try:
-        return split_pieces(text)
+        return split_pieces(text, thoughts=thoughts)
     except TextError as error:
         raise CommandError(f"input: {error}") from error
 

@@ -108,7 +108,7 @@ class GrowingSpeech(AsyncIterator[AudioChunk]):
         self.text = ""
         self.plan: Plan | None = None  # of the first sentence; None before it was read
         self.phonemes = 0
-        self._growing = GrowingText()
+        self._growing = GrowingText(thoughts=job.thoughts == "speak")
         self._pieces: deque[str] = deque()
         self._ended = self._over = False
         self._changed = asyncio.Event()

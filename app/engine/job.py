@@ -64,6 +64,9 @@ Codes = Annotated[NDArray[np.int16], StoredArray]
 Unreadable = Literal["skip", "refuse"]
 """What becomes of letters and signs that no voice reads: they are left out, or refused."""
 
+Thoughts = Literal["skip", "speak"]
+"""What becomes of the parts of a text that a model marks as its reasoning."""
+
 USUAL_PHONEME_S: Final = 0.08
 """Usual seconds of speech a phoneme symbol: speech has 10 to 15 phonemes a second."""
 
@@ -182,6 +185,7 @@ class SpeechJob:
     pronunciations: Mapping[str, str] = field(default_factory=dict)
     dictionaries: tuple[str, ...] = ()  # the operator's pronunciation dictionaries to use, in order
     unreadable: Unreadable | None = None  # None: as the operator's settings have it
+    thoughts: Thoughts = "skip"  # the parts of `<think>` and the like
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 from types import MappingProxyType
 from typing import Final
@@ -55,6 +56,7 @@ class FrontEnd:
         pronunciations: Entries = MappingProxyType({}),
         strict: bool = False,
         more: bool = False,
+        thoughts: bool = False,
     ) -> Generator[Prepared | None]:
         """Prepare a text: yield None after each piece, and at last the utterances, in order.
 
@@ -62,7 +64,7 @@ class FrontEnd:
         `models.text.ssml`. A piece is some milliseconds of work. ``pronunciations`` are what is
         spoken for words: see `models.text.pronunciations`. A text without a word is refused unless
         it is a part of one with ``more``: then it is one utterance without phonemes. What no voice
-        reads is left out, or refused if ``strict``.
+        reads is left out, or refused if ``strict``; ``thoughts`` has `<think>` parts read.
         """
         reader, symbols = self._reader(language), self._tokenizer.symbols
         check(text, max_chars)
@@ -70,7 +72,8 @@ class FrontEnd:
         unread: dict[str, None] = {}
         written = 0
         # A piece of a growing text comes alone and is cut once more: so is each of a whole text.
-        for piece in chain.from_iterable(map(pieces, pieces(text))):
+        cut = partial(pieces, thoughts=thoughts)
+        for piece in chain.from_iterable(map(cut, cut(text))):
             refuse(piece)
             stretches, inline = parse(piece, symbols, self._max_phonemes)
             for stretch in stretches:

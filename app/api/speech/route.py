@@ -124,6 +124,7 @@ async def read_text(request: Request, wanted: PhonemesBody, engine: EngineDep) -
         pronunciations=wanted.pronunciations or {},
         dictionaries=wanted.dictionaries,
         unreadable=wanted.unreadable,
+        thoughts=wanted.thoughts,
     )
     reading = await engine.read(job)
     return ReadText(

@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from tqdm import tqdm
 
 
-def split_pieces(text: str) -> list[str]:
+def split_pieces(text: str, *, thoughts: bool = False) -> list[str]:
     """Split a text into the pieces that are spoken one after the other, mostly sentences."""
     check(text, max_chars=len(text))
-    return pieces(text)
+    return pieces(text, thoughts=thoughts)
 
 
 def line_of(text: str, read: Sequence[str]) -> int:
@@ -75,7 +75,8 @@ class LongSpeech(SpeechStream):
         submit: Callable[[SpeechJob], SpeechStream],
         job: SpeechJob,
     ) -> None:
-        self._pieces = engine.pieces or split_pieces(job.text)
+        thoughts = job.thoughts == "speak"
+        self._pieces = engine.pieces or split_pieces(job.text, thoughts=thoughts)
         self._engine, self._submit = engine, submit
         self._journal, self._progress = engine.journal, engine.progress
         self._whole, self._chain = job, JobChain(job)

@@ -261,6 +261,7 @@ class Planner:
                 pronunciations=self._pronunciations(job),
                 strict=(job.unreadable or self._unreadable) == "refuse",
                 more=job.more,
+                thoughts=job.thoughts == "speak",
             )
             with closing(prepared) as pieces:
                 for read in pieces:

@@ -177,6 +177,8 @@ class TagRewriter:
             self._put(out, found["address"])
         elif kind == "block":
             self._put(out, "\n\n")
+        elif kind == "nothing" and found[0].startswith("[/"):
+            self._put(out, " ")
         elif kind == "break":
             self._put(out, "\n")
         elif kind == "cell":
