@@ -1,5 +1,6 @@
 """Compilation of kernels with numba, and the cache of their machine code on disk."""
 
+import logging
 from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
@@ -11,6 +12,10 @@ from typing import Any, Final, ParamSpec, TypeVar
 
 import numba
 from numba.core import config as numba_config
+
+from models.int8.kernel_cache import KernelCache
+
+log = logging.getLogger(__name__)
 
 CACHE: Final = "~/.cache/valle-serve/kernels"
 
@@ -31,15 +36,18 @@ def kernel(function: Callable[_P, _R]) -> Callable[_P, _R]:
     code is cached on disk under the digest of all files of this package: a function's code includes
     that of the functions it calls, and numba itself only checks the function's own file.
     """
-    compiled = numba.njit(nogil=True, error_model="numpy")(function)
+    compiled: Any = numba.njit(nogil=True, error_model="numpy")(function)
     folder, configured = cache_folder(), _config.CACHE_DIR
     if folder is not None:
         _config.CACHE_DIR = str(folder)
         try:
-            compiled.enable_caching()
+            compiled._cache = KernelCache(function)
+        except Exception as error:  # the folder went since it was looked at
+            log.warning("kernels cannot be kept in %s: %s", folder, error)
         finally:
             _config.CACHE_DIR = configured
-    return compiled
+    wrapped: Callable[_P, _R] = compiled
+    return wrapped
 
 
 @cache

@@ -4,7 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
@@ -65,6 +65,81 @@ def test_what_was_built_beside_the_sources_is_found_where_the_cache_is_empty(tmp
 def test_where_nothing_can_be_kept_it_is_compiled_all_the_same() -> None:
     for _ in range(2):
         assert hits(Path("/proc/self/nowhere"), "as every start will: they cannot be kept in") == 0
+
+
+def truncated(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:40])
+
+
+def emptied(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+def flipped(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    for at in range(0, len(content), 97):
+        content[at] ^= 0x55
+    path.write_bytes(bytes(content))
+
+
+def one_bit(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(bytes(content))
+
+
+def replaced(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+def of_another(path: Path) -> None:
+    others = [one for one in sorted(path.parent.glob(f"*{path.suffix}")) if one != path]
+    if others:
+        shutil.copyfile(others[0], path)
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the code that the program keeps."""
+    folder = tmp_path_factory.mktemp("kept")
+    assert hits(folder) == 0
+    return folder
+
+
+@pytest.mark.parametrize("suffix", [".nbi", ".nbc"])
+@pytest.mark.parametrize("damage", [truncated, emptied, flipped, one_bit, of_another])
+def test_damaged_code_is_found_and_compiled_again(
+    kept: Path, tmp_path: Path, damage: Callable[[Path], None], suffix: str
+) -> None:
+    folder = tmp_path / "kept"
+    shutil.copytree(kept, folder)
+    files = sorted(folder.rglob(f"*{suffix}"))
+    assert files
+    for path in files:
+        damage(path)
+    assert hits(folder, "they are compiled again") == 0
+    assert hits(folder) == 1
+
+
+@pytest.mark.parametrize("suffix", [".nbi", ".nbc"])
+def test_where_a_file_of_code_cannot_be_read_or_written_it_is_compiled_and_said(
+    kept: Path, tmp_path: Path, suffix: str
+) -> None:
+    folder = tmp_path / "kept"
+    shutil.copytree(kept, folder)
+    for path in sorted(folder.rglob(f"*{suffix}")):
+        replaced(path)
+    for _ in range(2):
+        assert hits(folder, "they cannot be kept") == 0
+
+
+def test_on_a_full_disk_code_is_compiled_and_said(tmp_path: Path) -> None:
+    full = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000))\nimport signal"
+    full += "; signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+    for _ in range(2):
+        found, log = run(tmp_path, "-c", full + PROGRAM)
+        assert (found, "they cannot be kept (File too large)" in log) == ("0", True)
 
 
 PROCESSORS = {
