@@ -7,6 +7,7 @@ Loads without torch. How speech sounds is not a setting but a knob of each reque
 import os
 from collections.abc import Collection, Iterable
 from difflib import get_close_matches
+from errno import ELOOP, ENAMETOOLONG
 from functools import cached_property
 from ipaddress import ip_address
 from pathlib import Path
@@ -38,6 +39,7 @@ KOKORO_NAMES = {
 _PREFIX = "TTS_"
 _CLOSE = 0.75  # difflib ratio of the names without their common prefix
 _TEST_VARIABLES = frozenset({"TTS_GOLDEN"})
+_SHOWN_CHARS = 60
 
 
 class Settings(BaseSettings):
@@ -208,6 +210,13 @@ class Settings(BaseSettings):
         " and report in GET /health whether they are the same.",
     )
     max_queue: int = Field(16, ge=0, description="Limit of waiting requests; further ones get 503.")
+    max_wait_s: float = Field(
+        15.0,
+        gt=0,
+        allow_inf_nan=False,
+        description="Seconds that a streamed request may be expected to wait until it begins; one"
+        " that would wait longer gets 503 at once.",
+    )
     keep: int = Field(
         64,
         ge=0,
@@ -364,6 +373,31 @@ class Settings(BaseSettings):
         _ = self.names
         return self
 
+    @field_validator(
+        "model", "cache", "voices", "presets", "pronunciations", "api_keys_file", "port_file"
+    )
+    @classmethod
+    def _path_can_be_one(cls, name: str) -> str:
+        """Refuse a path that no file can have."""
+        try:
+            Path(name).expanduser().stat()
+        except OSError as error:
+            if error.errno in {ENAMETOOLONG, ELOOP}:
+                raise ValueError(f"{_shown(name)}: {error.strerror}") from error
+        except (RuntimeError, ValueError) as error:  # a home of nobody; a NUL
+            raise ValueError(f"{_shown(name)}: {error}") from error
+        return name
+
+    @field_validator("host")
+    @classmethod
+    def _host_can_be_one(cls, host: str) -> str:
+        """Refuse a name that no host can have."""
+        try:
+            host.encode("idna")
+        except UnicodeError as error:
+            raise ValueError(f"{_shown(host)} is no host name: {error}") from error
+        return host
+
     @field_validator("state")
     @classmethod
     def _state_is_known(cls, state: SecretStr) -> SecretStr:
@@ -380,6 +414,10 @@ class Settings(BaseSettings):
         if unknown:
             raise ValueError("; ".join(unknown))
         return self
+
+
+def _shown(value: str) -> str:
+    return repr(value if len(value) <= _SHOWN_CHARS else value[:_SHOWN_CHARS] + "...")
 
 
 def unknown_variables(names: Iterable[str]) -> list[str]:

@@ -81,6 +81,26 @@ def test_settings_do_not_change():
         setattr(Settings(), "port", 1)  # noqa: B010
 
 
+PATHS = ["model", "cache", "voices", "presets", "pronunciations", "api_keys_file", "port_file"]
+LONG = [300 * "a", 3000 * "a/" + "b", "~nobody-of-this-name/a"]
+
+
+@pytest.mark.parametrize("field", PATHS)
+@pytest.mark.parametrize("value", LONG, ids=["name", "path", "home"])
+def test_a_path_that_no_file_can_have_is_refused_in_a_line(field, value):
+    with pytest.raises(ValidationError) as refused:
+        Settings.model_validate({field: value})
+    (error,) = refused.value.errors()
+    assert error["loc"] == (field,)
+    assert len(error["msg"]) < 200
+
+
+@pytest.mark.parametrize("host", [64 * "a", "a..b", ".a"])
+def test_a_name_that_no_host_can_have_is_refused(host):
+    with pytest.raises(ValidationError, match="is no host name"):
+        Settings(host=host)
+
+
 @pytest.mark.parametrize("name", ["TTS_LOUDNESS", "TTS_X", "TTS_KEY"])
 def test_a_variable_that_is_like_none_is_answered_without_a_guess(name):
     assert unknown_variables([name]) == [f"{name} is not a setting"]

@@ -4,6 +4,7 @@ import re
 import resource
 import socket
 import tempfile
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
@@ -65,18 +66,37 @@ def writable(name: str, setting: str) -> Path:
 
 
 def check_port(settings: Settings) -> str:
-    """Bind the port for a moment."""
-    host, port = settings.host, settings.port
+    """Bind the ports of the service for a moment, all at once."""
+    host, free = settings.host, list[str]()
+    with ExitStack() as bound:
+        for name in ("port", "wyoming_port"):
+            port: int = getattr(settings, name)
+            if not port and name == "wyoming_port":
+                continue  # it is off
+            if name == "wyoming_port" and port == settings.port:
+                raise CommandError(f"{name}: {port} is the port of HTTP; set another")
+            try:
+                probe = bound.enter_context(_bound(host, port))
+            except OSError as error:
+                raise CommandError(
+                    f"{name}: {host}:{port}: {error.strerror}; free it, or set TTS_HOST or"
+                    f" TTS_{name.upper()}"
+                ) from error
+            free.append(f"{host}:{probe.getsockname()[1]}")
+    return f"{' and '.join(free)} {'is' if len(free) == 1 else 'are'} free"
+
+
+def _bound(host: str, port: int) -> socket.socket:
+    """Return a socket that is bound to an address and does not listen; raises OSError."""
+    family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    probe = socket.socket(family)
     try:
-        family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        with socket.socket(family) as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind(address)
-            return f"{host}:{probe.getsockname()[1]} is free"
-    except OSError as error:
-        raise CommandError(
-            f"port: {host}:{port}: {error.strerror}; free it, or set TTS_HOST or TTS_PORT"
-        ) from error
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        probe.bind(address)
+    except OSError:
+        probe.close()
+        raise
+    return probe
 
 
 def check_open_files(settings: Settings) -> str:

@@ -93,12 +93,21 @@ def test_the_process_that_makes_the_sound_starts_first_and_ends_with_the_service
     until(lambda: not any(map(psutil.pid_exists, children)))
 
 
-def test_a_port_that_is_taken_is_a_sentence_before_anything_is_loaded(ended: Ended) -> None:
+@pytest.mark.parametrize("name", ["port", "wyoming_port"])
+def test_a_port_that_is_taken_is_a_sentence_before_anything_is_loaded(
+    ended: Ended, name: str
+) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        status, (said,) = ended(TTS_PORT=str(port))
+        status, (said,) = ended(**{"TTS_PORT": "0", f"TTS_{name.upper()}": str(port)})
     assert status == 2
-    assert said.startswith(f"port: 127.0.0.1:{port}: Address already in use; free it, or set")
+    assert said.startswith(f"{name}: 127.0.0.1:{port}: Address already in use; free it, or set")
+
+
+def test_one_port_for_two_protocols_is_taken(ended: Ended) -> None:
+    port = str(free_port())
+    status, (said,) = ended(TTS_PORT=port, TTS_WYOMING_PORT=port)
+    assert (status, said.partition(":")[0]) == (2, "wyoming_port")
 
 
 def test_a_state_that_refuses_its_password_is_a_wrong_setting(toy: Path, ended: Ended) -> None:

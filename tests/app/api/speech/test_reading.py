@@ -34,6 +34,27 @@ def test_a_text_is_read_as_it_would_be_spoken(toy_server) -> None:
     assert read(toy_server, voice="toy", language="en") == told
 
 
+@pytest.mark.parametrize(
+    ("wanted", "status"),
+    [
+        ({"voice": "nobody"}, 404),
+        ({"voice": {"id": "nobody"}}, 404),
+        ({"input": "[voice:nobody] Hello."}, 422),
+        ({"input": "Hello. [voice:nobody] Hello."}, 422),
+        ({"input": "[voice:toy] Hello."}, 200),
+    ],
+)
+def test_a_voice_that_is_not_there_is_refused_whether_a_text_is_read_or_spoken(
+    toy_server, wanted, status
+) -> None:
+    body = {"input": "Hello."} | wanted
+    reading = toy_server.post("/v1/audio/phonemes", json=body)
+    speaking = toy_server.post("/tts", json=body | {"max_duration_s": 0.2})
+    assert (reading.status_code, speaking.status_code) == (status, status)
+    if status >= 400:
+        assert reading.json()["error"] == speaking.json()["error"]
+
+
 @pytest.mark.parametrize("speed", [1.0, 0.5, 1.7])
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_report_says_how_each_utterance_was_read_and_where_it_is(
