@@ -25,6 +25,7 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 from app.api.errors import error_response, speech_error_response
 from app.api.gate.admission import OpenConnections, client_address
 from app.api.gate.middleware import PROBES
+from app.api.gate.readers import limit_send_buffer, longest_wait_s
 
 log = logging.getLogger(__name__)
 
@@ -66,6 +67,7 @@ class BoundedConnection(H11Protocol):
         """Start the timeout for the first request; restrict a connection beyond the limit."""
         super().connection_made(transport)
         limit_read_size(transport)
+        limit_send_buffer(transport)
         transport.set_write_buffer_limits(0)  # an answer is sent when the system has all of it
         self.open.http = self.connections
         if self.open.exceeded_by(client_address(self)):
@@ -88,7 +90,7 @@ class BoundedConnection(H11Protocol):
     def pause_writing(self) -> None:
         """Note that bytes wait for the client; drop a client that does not take them in time."""
         super().pause_writing()
-        after_s = self.stall_timeout_s + _STALL_GRACE_S
+        after_s = longest_wait_s(self.stall_timeout_s) + _STALL_GRACE_S
         self._stall = self.loop.call_later(after_s, self.transport.abort)
 
     def resume_writing(self) -> None:

@@ -94,11 +94,11 @@ def create_app(settings: Settings | None = None, engine: SpeechEngine | None = N
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        wyoming = WyomingServer(app) if settings.wyoming_port else None
+        if wyoming is not None:  # first: where its port was taken, nothing else has begun
+            await wyoming.start()
         # The model loads in the background; until then /ready answers 503.
         engine.start()
-        wyoming = WyomingServer(app) if settings.wyoming_port else None
-        if wyoming is not None:
-            await wyoming.start()
         if shared is not None:
             await shared.start()
         try:

@@ -22,6 +22,7 @@ from fastapi import FastAPI
 
 from app.api.gate.admission import Admission
 from app.api.gate.middleware import MAX_HEAD_BYTES
+from app.api.gate.readers import longest_wait_s
 from app.connections import BoundedWebSocket, connection_class
 from app.engine.engine import SpeechEngine
 from app.garbage import freeze_when_ready
@@ -99,6 +100,8 @@ def server_config(app: FastAPI, settings: Settings) -> uvicorn.Config:
         ws=BoundedWebSocket,
         h11_max_incomplete_event_size=_MOST_HEAD_BYTES,
         ws_max_size=settings.max_body_bytes,
+        # A ping waits behind all that its client has not read yet.
+        ws_ping_timeout=longest_wait_s(settings.stall_timeout_s),
         timeout_graceful_shutdown=_CLOSE_TIMEOUT_S,
         # asyncio tries so often at once to accept when there are no file descriptors.
         backlog=_BACKLOG,

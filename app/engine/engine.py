@@ -14,13 +14,14 @@ import math
 import sys
 import threading
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from app.engine.admission import Capacity, Places, longest_throttle_s
+from app.engine.admission import Places, longest_throttle_s
+from app.engine.capacity import Capacity
 from app.engine.errors import EngineBusy, EngineNotReady
 from app.engine.interface import Backend, Batch, GoldenResult, ModelInfo, Reading
 from app.engine.job import Codes, FinishReason, SpeechJob, SpeechResult
@@ -52,6 +53,10 @@ _MOST_READINGS = 10
 """Texts that may wait to be read without being spoken: each takes up to half a second."""
 
 
+def _mean(seconds: Sequence[float]) -> float:
+    return sum(seconds) / len(seconds) if seconds else 0.0
+
+
 class SpeechEngine:
     """Runs jobs side by side, on one loaded model, that ``load`` returns in a worker."""
 
@@ -65,7 +70,6 @@ class SpeechEngine:
             self._outcomes,
             self._capacity,
             on_end=self._queue.done,
-            stall_timeout_s=settings.stall_timeout_s,
         )
         self._scheduler = Scheduler(
             self._queue, self._sound_worker, self._capacity, self.metrics, slots=slots
@@ -147,7 +151,10 @@ class SpeechEngine:
 
         An invalid job raises its SpeechError once its text was read, even while other jobs wait.
         """
+        expected_s = self._capacity.speech_s(len(job.text))
+        self._check_wait(job.client, played=job.played)
         running = self._admit(job.id, client=job.client, played=job.played)
+        running.playback.expected_s = expected_s  # until its text is read
         self._text_worker.read(self._backend, running, job)
         return running
 
@@ -200,8 +207,22 @@ class SpeechEngine:
 
     def first_audio_s(self) -> float:
         """Return about how many seconds the first audio of a job that is queued now takes."""
-        jobs = len(self._queue) + len(self._queue.running) + 1
-        return self._capacity.first_audio_s(jobs)
+        ahead = self._queue.left_s
+        return self._capacity.first_audio_s(len(ahead) + 1, _mean(ahead))
+
+    def _check_wait(self, client: str, *, played: bool) -> None:
+        """Raise EngineBusy if a job of a client is expected to wait for too long."""
+        # One that is sent whole begins as soon as rows are free, as does the first of a client.
+        if self._queue.rows_left and (not played or not self._queue.has(client)):
+            return
+        ahead = self._queue.left_s
+        wait_s = self._capacity.wait_s(len(ahead) + 1, _mean(ahead))
+        if wait_s > self._settings.max_wait_s:
+            raise EngineBusy(
+                f"it would wait for some {wait_s:.0f} s, and may wait for"
+                f" {self._settings.max_wait_s:g}",
+                retry_after_s=max(1, min(60, math.ceil(wait_s - self._settings.max_wait_s))),
+            )
 
     async def wait_ready(self) -> None:
         """Wait until jobs are accepted; raises as `check_ready` where they never will be."""

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from torch import Tensor
 
-from app.engine.admission import Capacity
+from app.engine.capacity import Capacity
 from app.engine.errors import SpeechError
 from app.engine.job import AudioChunk, Codes, MadeBy, NarPlan, Progress, SpeechJob, SpeechResult
 from app.engine.playback import Playback
@@ -77,6 +77,7 @@ class Plan:
     utterances: tuple[Utterance, ...]  # the text, split and converted to phonemes
     text_s: float  # seconds that this took
     rows: int = 1  # rows of the batch that level 0 takes
+    usual: bool = True  # whether its cost tells what others cost
     nar: NarPlan = "chunks"  # how much of an utterance the finer levels draw at a time
     decoder: str = "codec"  # what makes samples of codes: `codec` or `vocos`
     # Of each utterance, its words with their phonemes; empty without timestamps.

@@ -1,8 +1,8 @@
 """The audio of a job against the clock, as a listener hears it who plays it as it comes.
 
-A speech that is sent whole has no such listener. It counts as if one began a second after its
-submission and played it at a quarter of its speed: so it is behind streams that need their audio
-now, and is never put off for ever.
+A speech that is sent whole has no such listener, and one that gives way may have to wait. They
+count as if a listener began a second after their submission and played at a quarter of the speed:
+so they are behind streams that need their audio now, and of two that which has less comes first.
 """
 
 from time import monotonic
@@ -23,9 +23,11 @@ class Playback:
 
     def __init__(self, submitted_s: float, *, played: bool = True) -> None:
         self.submitted_s, self.played = submitted_s, played
+        self.gives_way = not played  # to those that are promised to be made in time
         self.first_s: float | None = None  # when the playback began
         self.audio_s = 0.0
         self.underrun_s = 0.0  # how long the playback stalled for want of audio
+        self.waited_s = 0.0  # how long its listener, who had some, let it wait
         self.expected_s = 0.0  # audio expected in all; 0 for a job that costs nothing
         # Audio to buffer before the playback begins: on a machine slower than real time, a playback
         # that began at once would stall.
@@ -36,12 +38,12 @@ class Playback:
         """When the audio so far is played, by `time.monotonic`; before it begins, `submitted_s`."""
         if self.first_s is None:
             return self.submitted_s
-        return self.first_s + self.audio_s + self.underrun_s
+        return self.first_s + self.audio_s + self.underrun_s + self.waited_s
 
     @property
     def due_s(self) -> float:
         """When more audio is due, by `time.monotonic`."""
-        if self.played:
+        if not self.gives_way:
             return self.runs_out_s
         return self.submitted_s + WHOLE_AFTER_S + WHOLE_SLOWER * self.audio_s
 
@@ -53,13 +55,15 @@ class Playback:
     def lead_of(self, drawn_s: float) -> float:
         """Return by how many seconds level 0, of which so much is drawn, is ahead of the playback.
 
-        What is sent whole is not further ahead than what is drawn: of such jobs, those that have
+        What gives way is not further ahead than what is drawn: of such jobs, those that have
         least come first.
         """
-        if not self.played:
+        if self.gives_way:
             elapsed_s = monotonic() - self.submitted_s
             return min(drawn_s, WHOLE_AFTER_S + WHOLE_SLOWER * drawn_s - elapsed_s)
-        return drawn_s - (0.0 if self.first_s is None else monotonic() - self.first_s)
+        if self.first_s is None:
+            return drawn_s
+        return drawn_s - (monotonic() - self.first_s - self.waited_s)
 
     @property
     def left_s(self) -> float:
@@ -81,6 +85,11 @@ class Playback:
             self.underrun_s += max(0.0, now_s - (self.runs_out_s - audio_s))
         elif self.audio_s >= self.prebuffer_s:
             self.first_s = now_s
+
+    def put_off(self, unread_s: float) -> None:
+        """Note that its listener has not read so many seconds of audio, nor heard them."""
+        if self.first_s is not None:
+            self.waited_s += max(0.0, monotonic() + unread_s - self.runs_out_s)
 
     def finish(self) -> None:
         """Begin the playback if it has not begun: no more audio will come to buffer."""

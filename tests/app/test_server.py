@@ -101,6 +101,22 @@ def test_what_does_not_end_is_cut_once_the_time_is_over() -> None:
             assert got < BYTES
 
 
+@pytest.mark.parametrize("streamed", [False, True])
+def test_an_answer_that_has_not_begun_when_the_time_is_over_is_told_to_come_back(
+    streamed: bool,
+) -> None:
+    with (
+        draining(timeout_s=0.2) as (server, client, speaking),
+        ThreadPoolExecutor(1) as asking,
+    ):
+        answer = asking.submit(client.post, "/tts", json={"input": TEXT, "stream": streamed})
+        assert speaking.began.wait(20)
+        server.handle_exit(signal.SIGTERM, None)
+        refused = answer.result(timeout=60)
+        assert (refused.status_code, refused.json()["error"]["code"]) == (503, "engine_not_ready")
+        assert refused.headers["retry-after"]
+
+
 def test_a_second_signal_does_not_wait() -> None:
     with (
         draining(timeout_s=3600) as (server, client, speaking),

@@ -186,10 +186,14 @@ def network_of(host: str) -> str:
     return str(IPv6Network((int(address), _IPV6_PREFIX_BITS), strict=False))
 
 
+RETRY_S = 5
 _WINDOW_S = 60.0
 _MANY_CLIENTS = 4096  # from here on, those without a recent request are forgotten
 _POLL_S = 0.02
 _WORK_RETRY_S = 1
+
+MOST_CUTS, CUTS_A_SECOND = 200.0, 20.0
+"""How many speeches a client may begin and leave at once, and how many a second after that."""
 
 
 class Admission:
@@ -204,6 +208,7 @@ class Admission:
         # By the monotonic clock: a wall clock that is set back would refuse a client until then.
         self._times: dict[str, deque[float]] = {}
         self._working: Counter[str] = Counter()
+        self._cuts: dict[str, tuple[float, float]] = {}  # how many of late, as of a time
         self._closed = False
 
     @property
@@ -234,9 +239,33 @@ class Admission:
         times.append(now_s)
         return None
 
+    def cut(self, client: str) -> None:
+        """Count a speech that its client has left."""
+        if len(self._cuts) > _MANY_CLIENTS:
+            self._cuts = {one: at for one, at in self._cuts.items() if self._cuts_of(one) > 0}
+        self._cuts[client] = self._cuts_of(client) + 1, time.monotonic()
+
+    def check_cuts(self, client: str) -> None:
+        """Raise TooManyRequests if a client begins and leaves too many speeches.
+
+        Each takes some time of all workers, though nobody hears it.
+        """
+        if (more := self._cuts_of(client) - MOST_CUTS) > 0:
+            wait_s = max(1, math.ceil(more / CUTS_A_SECOND))
+            raise TooManyRequests(
+                f"too many requests of yours were left before their answers were complete; retry in"
+                f" {wait_s} s",
+                retry_after_s=wait_s,
+            )
+
+    def _cuts_of(self, client: str) -> float:
+        count, at_s = self._cuts.get(client, (0.0, 0.0))
+        return max(0.0, count - CUTS_A_SECOND * (time.monotonic() - at_s))
+
     async def work(self, client: str) -> AbstractContextManager[None]:
         """Return a context, to be entered at once, that counts work in progress until it ends."""
         self.check_open()
+        self.check_cuts(client)
         self._check_work(client)
         return self._counted(client)
 
@@ -260,10 +289,15 @@ class Admission:
             if not self._working[client]:
                 del self._working[client]
 
+    @property
+    def closed(self) -> bool:
+        """Whether the service is shutting down."""
+        return self._closed
+
     def check_open(self) -> None:
         """Raise EngineNotReady if the service is shutting down."""
         if self._closed:
-            raise EngineNotReady("not ready: it is shutting down", retry_after_s=5)
+            raise shutting_down()
 
     async def close(self, timeout_s: float) -> None:
         """Refuse new work, and wait until all work is done or the timeout has passed."""
@@ -273,7 +307,9 @@ class Admission:
             await asyncio.sleep(_POLL_S)
 
 
-RETRY_S = 5
+def shutting_down() -> EngineNotReady:
+    """Return the error for a request that comes, or has no answer yet, at a shutdown."""
+    return EngineNotReady("not ready: it is shutting down", retry_after_s=RETRY_S)
 
 
 class TooManyConnections(Unavailable):

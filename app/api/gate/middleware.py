@@ -34,7 +34,15 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.api.errors import CLIENT_CLOSED, error_response, speech_error_response
-from app.api.gate.admission import Admission, Keyring, address_of, client_of, sent_key
+from app.api.gate.admission import (
+    Admission,
+    Keyring,
+    address_of,
+    client_of,
+    sent_key,
+    shutting_down,
+)
+from app.api.gate.readers import PIECE_BYTES, Patience
 from app.api.schemas import error_responses
 from app.engine.errors import ReaderStalled, SpeechError
 from app.logs import REQUEST_ID
@@ -122,22 +130,19 @@ class LimitedBody:
             raise HTTPException(413, text, _CLOSE)
 
 
-PIECE_BYTES: Final = 65_536
-"""Longest piece of an answer: with the time limit, also the least rate at which it must be read."""
-
-
 class SentAnswer:
     """An ASGI `send` that adds the request's id, notes what was sent, and waits for the client.
 
     A body that is handed to the server at once lies in the memory of the connection for as long as
     the client likes, and nobody knows when it is sent. Here a request ends when its answer was
-    taken: large bodies are sent in pieces, and `ReaderStalled` is raised if the client reads none
-    for a time. Errors in answer to large bodies are sent after a pause, see `pace`. ``state`` of
-    the request has its `id` and, once it is admitted over HTTP, its `body`.
+    taken: large bodies are sent in pieces, and `ReaderStalled` is raised if the client reads too
+    little (`Patience`). Errors in answer to large bodies are sent after a pause, see `pace`.
+    ``state`` of the request has its `id` and, once it is admitted over HTTP, its `body`.
     """
 
     def __init__(self, send: Send, state: Mapping[str, Any], stall_timeout_s: float) -> None:
-        self._send, self._state, self._stall_timeout_s = send, state, stall_timeout_s
+        self._send, self._state = send, state
+        self._patience = Patience(stall_timeout_s)
         self.status: int | None = None  # of HTTP, or 101 of an accepted WebSocket
         self.bytes = 0  # of the body or the messages sent so far
         self.started = self.whole = False  # whether the head, and all of the body, was sent
@@ -162,14 +167,15 @@ class SentAnswer:
 
     async def _one(self, message: Message, kind: str) -> None:
         """Send a message, or raise ReaderStalled over HTTP, and note it."""
+        sending = self._send(message)
         try:
-            async with asyncio.timeout(self._stall_timeout_s if "body" in self._state else None):
-                await self._send(message)
+            if "body" in self._state:
+                await self._patience.send(sending, len(message.get("body", b"")))
+            else:
+                await sending
         except TimeoutError:
             self.stalled = True
-            raise ReaderStalled(
-                f"the client read nothing for {self._stall_timeout_s:g} s"
-            ) from None
+            raise ReaderStalled("the client read too little for too long") from None
         match kind:
             case "http.response.start":
                 self.status = message["status"]
@@ -464,6 +470,10 @@ class GateMiddleware:
         failed: Exception | None = None
         try:
             await self._admit(scope, receive, answer.send)
+        except asyncio.CancelledError:  # the server ends the task: its time to drain has passed
+            if answer.started or scope["type"] != "http" or not self._admission.closed:
+                raise
+            await speech_error_response(shutting_down())(scope, receive, answer.send)
         except Exception as error:  # of any route
             if answer.stalled:
                 path = scope["path"][:_LONGEST_PATH]
@@ -473,6 +483,7 @@ class GateMiddleware:
                 answer.status = answer.status or _SERVER_ERROR
         finally:
             self._log(scope, answer, perf_counter() - began_s)
+            self._count_cut(scope, answer)
             if answer.bytes >= _LARGE_BYTES:
                 asyncio.get_running_loop().run_in_executor(None, _give_back_memory)
         if failed is None:
@@ -491,6 +502,12 @@ class GateMiddleware:
             if refusal is None and scope["type"] == "http":
                 receive = connection.state.body = self._limited(scope, receive)
             await (refusal or self._app)(scope, receive, send)
+
+    def _count_cut(self, scope: Scope, answer: SentAnswer) -> None:
+        """Count a speech that its client has left, or does not read."""
+        left = not answer.whole or answer.status == CLIENT_CLOSED
+        if left and "body" in scope["state"] and _is_work(scope):
+            self._admission.cut(client_of(HTTPConnection(scope)))
 
     async def _refusal(self, connection: HTTPConnection, work: ExitStack) -> Response | None:
         """Return the error response for a request that is refused, or None."""

@@ -84,6 +84,7 @@ class SharedAdmission(Admission):
         if not self._max_concurrent:
             return await super().work(client)
         self.check_open()
+        self.check_cuts(client)
         token, key = uuid4().hex, f"{PREFIX}work:{client}"
         arguments = [token, self._max_concurrent, self._lease_s]
         try:

@@ -14,6 +14,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from app.api.errors import TooManySessions
 from app.api.gate.admission import Admission
 from app.api.gate.middleware import pace
+from app.api.gate.readers import Patience
 from app.api.reports.recent import Failure, RecentSpeeches
 from app.api.reports.writer import ReportWriter
 from app.api.schemas import message
@@ -40,7 +41,7 @@ class LiveSocket:
 
     def __init__(self, write: Callable[[Any], Awaitable[None]], stall_timeout_s: float) -> None:
         self._write = write
-        self._stall_timeout_s = stall_timeout_s
+        self._patience = Patience(stall_timeout_s)
         self._lock = asyncio.Lock()
 
     async def message(self, kind: str, speed: float = 1.0, **fields: Any) -> None:
@@ -63,12 +64,17 @@ class LiveSocket:
     async def send(self, sent: Any) -> None:
         """Send a message; raises ClientGone if the client has disconnected or does not read."""
         try:
-            async with asyncio.timeout(self._stall_timeout_s), self._lock:
-                await self._write(sent)
+            async with self._lock:
+                await self._patience.send(self._write(sent), _size(sent))
         except TimeoutError:
             raise ClientGone("it does not read") from None
         except (WebSocketDisconnect, RuntimeError, OSError) as error:  # it has disconnected
             raise ClientGone("it has disconnected") from error
+
+
+def _size(sent: Any) -> int:
+    """Return about how many bytes a message has: it is bytes, or an event of ASGI."""
+    return len(sent if isinstance(sent, bytes) else sent.get("bytes") or sent.get("text") or "")
 
 
 async def received(websocket: WebSocket) -> str | bytes | None:
@@ -195,6 +201,7 @@ class LiveSpeech:
         await self._stop()
         if not self.ending:
             self.ending = True
+            self._services.admission.cut(self.job.client)
             self._keep(self._failure(None))
 
     async def _stop(self) -> None:

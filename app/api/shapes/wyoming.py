@@ -18,6 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from app.api.errors import invalid
 from app.api.gate.admission import OpenConnections, network_of
 from app.api.gate.middleware import pace
+from app.api.gate.readers import limit_send_buffer
 from app.api.live.session import LiveSession
 from app.api.live.speech import ClientGone, LiveSocket, LiveSpeech, Services, SpeechMessages
 from app.api.reports.writer import warnings_for
@@ -74,6 +75,7 @@ class WyomingServer:
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Serve a connection in a task; asyncio's own would be unknown to `stop` until it runs."""
+        limit_send_buffer(writer.transport)
         task = asyncio.create_task(self._serve(reader, writer))
         self._serving[task] = writer
         task.add_done_callback(self._serving.pop)

@@ -33,7 +33,7 @@ from models.text.pronunciations import PronunciationError
 from models.text.words import WordSpan
 from models.voices.recording import MAX_AUDIO_S, Recording
 from models.voices.voice import BuiltinVoices, PromptCodes, Voice
-from samplers.knobs.features import is_guided, rows_needed
+from samplers.knobs.features import FEATURES, is_guided, is_on, rows_needed
 from samplers.knobs.params import SamplingParams, off_value
 from samplers.knobs.presets import AUTO, PRESETS, Presets
 from samplers.knobs.resolve import ConflictError, UnknownPreset, look_up, resolve
@@ -43,6 +43,9 @@ if TYPE_CHECKING:
 
 MOST_SPEAKERS = 8
 """Voices that one text may name: each may have to be encoded."""
+
+USUAL_ROWS, MORE_FEATURES = 2, 4
+"""Rows, and features beside those of the model's own preset, of a job whose cost is usual."""
 
 _SHOWN_DIGITS = 20
 _SHARED_GROUPS = {"request", "nar", "joining"}  # of knobs that act with either method of level 0
@@ -171,6 +174,7 @@ class Planner:
             utterances,
             text_s,
             rows=rows_needed(params),
+            usual=self._is_usual(job, params),
             nar=nar_plan(config, params),
             decoder=self._decoder,
             words=tuple(words),
@@ -185,7 +189,9 @@ class Planner:
         voice = self.voices.default if job.voice is None else self.voices.find(job.voice, job.owner)
         language = self.voices.language(job.language, voice)
         prepared = self._read(job, language, on_piece)
-        return Reading(language, tuple(prepared.utterances), prepared.left_out)
+        utterances = tuple(prepared.utterances)
+        named(utterances, lambda name: self.voices.find(name, job.owner))
+        return Reading(language, utterances, prepared.left_out)
 
     @torch.inference_mode()
     def encode(self, recording: Recording) -> Codes:
@@ -198,6 +204,14 @@ class Planner:
         with alone(self._device), torch.cuda.stream(self._own_stream):
             codes = self._codec.encode(torch.from_numpy(samples.astype(np.float32)).to(device))
             return codes.cpu().numpy().astype(np.int16)
+
+    def _is_usual(self, job: SpeechJob, params: SamplingParams) -> bool:
+        """Return whether a job's steps cost about what those of a job without knobs do."""
+        default = resolve(SamplingParams(), self._config.preset, self._presets)
+        more = sum(is_on(one, params) for one in FEATURES) - sum(
+            is_on(one, default) for one in FEATURES
+        )
+        return rows_needed(params) <= USUAL_ROWS and not job.trace and more <= MORE_FEATURES
 
     def _check_length(self, text: str) -> None:
         """Do nothing if a text is short enough."""
@@ -230,18 +244,8 @@ class Planner:
         self, utterances: Sequence[Utterance], owner: str, params: SamplingParams
     ) -> dict[str, Speaker]:
         """Return the voices that a text names, in lower case, with their prompts."""
-        names = dict.fromkeys(one.voice.lower() for one in utterances if one.voice is not None)
-        if len(names) > MOST_SPEAKERS:
-            raise InvalidRequest(
-                f"the text names {len(names)} voices, at most {MOST_SPEAKERS} may speak",
-                param="input",
-            )
         speakers: dict[str, Speaker] = {}
-        for name in names:
-            try:
-                voice = self.voices.speaker(name, owner)
-            except (UnknownVoice, VoiceDamaged) as error:
-                raise InvalidRequest(f"[voice:{name}]: {error.message}", param="input") from error
+        for name, voice in named(utterances, lambda one: self.voices.speaker(one, owner)).items():
             check_trained(params, voice, self._config)
             speakers[name] = voice, self._prompt(voice)
         return speakers
@@ -286,6 +290,26 @@ class Planner:
             entries |= self._dictionaries[name.lower()]
         self.front_end.check_entries(job.pronunciations)
         return entries | dict(job.pronunciations)
+
+
+def named(utterances: Sequence[Utterance], find: Callable[[str], Voice]) -> dict[str, Voice]:
+    """Return the voices that a text names, in lower case; ``find`` returns that of a name.
+
+    Raises InvalidRequest if one is not there, or if they are too many.
+    """
+    names = dict.fromkeys(one.voice.lower() for one in utterances if one.voice is not None)
+    if len(names) > MOST_SPEAKERS:
+        raise InvalidRequest(
+            f"the text names {len(names)} voices, at most {MOST_SPEAKERS} may speak",
+            param="input",
+        )
+    voices: dict[str, Voice] = {}
+    for name in names:
+        try:
+            voices[name] = find(name)
+        except (UnknownVoice, VoiceDamaged) as error:
+            raise InvalidRequest(f"[voice:{name}]: {error.message}", param="input") from error
+    return voices
 
 
 def choose_level_0(

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 import torch
 
-from app.engine.admission import Capacity
 from app.engine.backend.golden import compare, read_golden
 from app.engine.backend.loading import choose_device, load_speech, model_info
 from app.engine.backend.planner import Catalog, Planner
+from app.engine.capacity import Capacity
 from app.engine.interface import GoldenResult, Plan, Reading, SoundStream
 from app.engine.job import AudioChunk, Codes, Progress, SpeechJob, SpeechResult
 from app.engine.level_0.job import Level0Job

@@ -10,22 +10,34 @@ from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from time import monotonic
 
-from app.engine.admission import Capacity, Stream, share
+from app.engine.admission import share
+from app.engine.capacity import SHORT_S, Capacity, Cost
 from app.engine.errors import DeadlineExceeded, EngineNotReady, SpeechError
 from app.engine.interface import Backend, FirstChunk, Level0Stream, Plan, SoundStream
 from app.engine.job import AudioChunk, FinishReason, Progress, SpeechResult
 from app.engine.playback import Playback
 from app.engine.serving.metrics import EngineMetrics
+from app.engine.streams import Stream
 from app.engine.utterance import Level0Item, Level0Utterance, UtteranceInput
 
 log = logging.getLogger(__name__)
+
+_SLOW_AFTER_S, _QUICK = 0.5, 0.5
+"""Seconds of work after which a stream is known to be slow, and at which cost it is no more."""
+
+_KNOWN_AFTER = 3
+"""Chunks of audio after which the cost of a stream is known."""
 
 MAX_UNREAD_S = 5.0
 """Seconds of audio that may be unread before the job pauses."""
 
 
 class SpeechStream(AsyncIterator[AudioChunk]):
-    """The chunks of a speech, for one reader, the last with its result."""
+    """The chunks of a speech, for one reader, the last with its result.
+
+    A job pauses while its reader takes none; a reader that sends them on leaves if its own client
+    takes none for too long.
+    """
 
     plan: Plan | None = None  # None before its text is read, and for a replay
     progress = Progress()  # of level 0
@@ -78,6 +90,11 @@ class RunningJob(SpeechStream):
         self.made = 0  # how many times audio was made
         self.first_s: float | None = None  # when the first was, by `time.monotonic`
         self._begun = False  # whether its playback has
+        # What it costs, as the two workers note it; a row's share of each step.
+        self._level_0_cost, self._sound_cost = Cost(SHORT_S), Cost(SHORT_S)
+        self._most_frames = 0  # of level 0, drawn before
+        self.slow = False  # whether it could not keep up if it had the machine to itself
+        self.promised: bool | None = None  # whether it is made in time; None before it is known
         self._ending = False  # whether an utterance ends with the item that was taken last
         self._held: list[AudioChunk] = []  # until the playback begins
 
@@ -163,6 +180,7 @@ class RunningJob(SpeechStream):
                 return
             self.deadline_s += monotonic() - self._paused_at_s
             self._paused_at_s = 0.0
+            self.playback.put_off(self._unread_s)
         self._wake(self)
 
     def _count(self, chunk: AudioChunk, *, may_pause: bool = False) -> None:
@@ -181,9 +199,9 @@ class RunningJob(SpeechStream):
     @property
     def has_work(self) -> bool:
         """Whether the sound thread has something to do for it."""
-        if self.abandoned is not None or self.items or self.audio:
+        if self.abandoned is not None:
             return True
-        return self.replayed is not None
+        return not self.paused_s and bool(self.items or self.audio or self.replayed is not None)
 
     @property
     def urgency(self) -> tuple[bool, int, float]:
@@ -192,19 +210,51 @@ class RunningJob(SpeechStream):
 
     @property
     def gives_way(self) -> bool:
-        """Whether others go first: it is sent whole, or has less priority than usual."""
-        return not self.playback.played or self.priority > 0
+        """Whether others go first: it is not promised in time, or has less priority than usual."""
+        return self.playback.gives_way or self.priority > 0
 
     @property
     def first_chunks(self) -> tuple[FirstChunk, ...]:
         """The first chunks of its utterances; see `SoundStream.first_chunks`."""
         return () if self.sound is None else self.sound.first_chunks
 
+    @property
+    def usual(self) -> bool:
+        """Whether its cost tells what others cost."""
+        return self.plan is not None and self.plan.usual
+
+    @property
+    def cost(self) -> float:
+        """Seconds of work that a second of its audio takes; 0 before that is known."""
+        if self.made < _KNOWN_AFTER:
+            return 0.0
+        return self._level_0_cost.each + self._sound_cost.each
+
+    def count_step(self, work_s: float, frame_rate_hz: float) -> None:
+        """Note its share of the time of a step; the decoding thread does."""
+        drawn = max(0, self.progress.frames - self._most_frames)
+        self._most_frames += drawn
+        self._level_0_cost.note(work_s, drawn / frame_rate_hz)
+        worked_s = self._level_0_cost.work_s + self._sound_cost.work_s
+        cost = self._level_0_cost.each + self._sound_cost.each
+        if worked_s > _SLOW_AFTER_S and cost > 1.0:
+            self.slow = True
+        elif cost < _QUICK:
+            self.slow = False
+
     def stream(self, capacity: Capacity) -> Stream:
-        """Return its audio as admission counts it."""
-        playback = self.playback
+        """Return its audio as admission counts it; what is held for its playback is ahead of it."""
+        playback, usual = self.playback, capacity.cost
+        begun = playback.first_s is not None
         return Stream(
-            playback.lead_s, playback.left_s, self.first_s is not None, self._next_s(capacity)
+            playback.lead_s if begun else playback.audio_s,
+            playback.left_s,
+            self.first_s is not None,
+            self._next_s(capacity),
+            1.0 if self.usual or not usual else max(1.0, self.cost / usual),
+            self.client,
+            self.slow,
+            self.made > 0 or bool(self.promised),
         )
 
     def _next_s(self, capacity: Capacity) -> float:
@@ -250,14 +300,16 @@ class RunningJob(SpeechStream):
 
     def count_audio(self, capacity: Capacity, work_s: float, audio_s: float) -> None:
         """Note what so many seconds of its audio cost, and how long the first took."""
-        capacity.note_sound(work_s + self.shared_s, audio_s)
+        self._sound_cost.note(work_s + self.shared_s, audio_s)
+        if self.usual:
+            capacity.note_sound(work_s + self.shared_s, audio_s)
         self.shared_s = 0.0
         if audio_s:
             self.first_s = self.first_s or monotonic()
             self.made += 1
         if not self._begun and self.playback.first_s is not None:
             self._begun = True
-            if self.alone:
+            if self.alone and self.usual:
                 capacity.note_start(max(0.0, self.playback.first_s - self._admitted_s))
 
     def close_sound(self) -> None:
@@ -304,6 +356,26 @@ class JobQueue:
         """The jobs that are planned and do not run yet, in order."""
         with self._changed:
             return tuple(self._waiting)
+
+    @property
+    def left_s(self) -> list[float]:
+        """Seconds of audio that are left of each job: planned, waiting, or in work."""
+        with self._changed:
+            jobs = [*self._planning, *self._waiting, *self._running]
+        return [job.playback.left_s for job in jobs]
+
+    @property
+    def rows_left(self) -> bool:
+        """Whether rows are free beside those that wait."""
+        with self._changed:
+            waiting = len(self._planning) + sum(job.rows for job in self._waiting)
+            return self.free_rows > waiting
+
+    def has(self, client: str) -> bool:
+        """Return whether a client has a job here."""
+        with self._changed:
+            jobs = (*self._planning, *self._waiting, *self._running)
+            return any(job.client == client for job in jobs)
 
     def admit(self, job: RunningJob) -> bool:
         """Add a job that is to be planned; return False if there is no place for its client."""

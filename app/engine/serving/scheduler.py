@@ -6,7 +6,8 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 from time import monotonic, perf_counter
 
-from app.engine.admission import Capacity, reserved, share
+from app.engine.admission import reserved, share
+from app.engine.capacity import Capacity
 from app.engine.errors import SpeechError
 from app.engine.interface import Batch, Plan
 from app.engine.serving.metrics import EngineMetrics
@@ -20,6 +21,11 @@ LATE_S, AHEAD_S = 1.0, 3.0
 """While any stream has less than `LATE_S` of speech ahead of its listener, only streams with less
 than `AHEAD_S`, and of no less priority, are stepped: a step of fewer rows is quicker."""
 
+GIVEN, _MOST_OWED_S = 0.2, 0.1
+"""While a stream that is promised its audio in time is late, those that give way have this share of
+the time of steps: none is put off for ever. So much of it is saved, or lent, at most."""
+
+_PROMISED_S = 0.1  # how often it is decided which streams are made in time
 _IDLE_S, _PAUSE_S = 5.0, 0.25
 _REFUSED_S = 0.01  # while jobs are stepped, how long those that had to wait are not looked at again
 
@@ -82,6 +88,7 @@ class Scheduler:
         self._slots, self._shares = slots, RowShares(slots)
         self.capacity, self._frame_rate_hz = capacity, math.inf
         self._drawn: list[RunningJob] = []
+        self._owed_s = 0.0  # time of steps that those who give way have not had
         self._fits: Fits = lambda *_: True
         self.beat_s = monotonic()  # when the thread last showed a sign of life, by `time.monotonic`
 
@@ -99,6 +106,7 @@ class Scheduler:
         self._frame_rate_hz, self._fits = frame_rate_hz, fits
         self._note_rows()
         busy_s, look_s, jobs = monotonic(), 0.0, list[RunningJob]()
+        promise_s = 0.0
         while self._drawn or not self.queue.closed:
             self.beat_s = monotonic()
             if self._drawn or not self.queue.empty:
@@ -106,6 +114,9 @@ class Scheduler:
             elif self.beat_s - busy_s > idle_after_s:
                 return
             self._remove_abandoned(batch)
+            if self.beat_s >= promise_s:
+                self._sound_worker.promise()
+                promise_s = self.beat_s + _PROMISED_S
             if not jobs or self.beat_s >= look_s:
                 self._admit(batch)
                 look_s = self.beat_s + (_REFUSED_S if self.queue.waiting else 0.0)
@@ -142,7 +153,8 @@ class Scheduler:
                 started_s = perf_counter()
                 job.level_0 = batch.begin(job.plan, partial(self._sound_worker.put, job))
                 self._drawn.append(job)
-                self.capacity.note_admission(perf_counter() - started_s)
+                if job.usual:
+                    self.capacity.note_admission(perf_counter() - started_s)
                 self._note_rows()
 
     def _next(self, waiting: Sequence[RunningJob]) -> RunningJob | None:
@@ -154,9 +166,8 @@ class Scheduler:
         if job is None or job.plan is None:
             return None
         running = [one.plan for one in self.queue.running if one.plan is not None]
-        playback = job.playback
         fits = self._fits(job.plan, running) and (
-            not playback.played or self._sound_worker.has_room_for(playback.expected_s)
+            not job.playback.played or self._sound_worker.has_room_for(job)
         )
         return job if fits else None
 
@@ -176,6 +187,9 @@ class Scheduler:
         late = [job for job, lead in lead_s.items() if lead < LATE_S]
         if not late:
             return list(lead_s)
+        promised = [job for job in lead_s if not job.gives_way]
+        if self._owed_s <= 0 and any(lead_s[job] < LATE_S for job in promised):
+            return [job for job in promised if lead_s[job] < AHEAD_S]
         priority = min(job.priority for job in late)
         return [job for job, lead in lead_s.items() if lead < AHEAD_S and job.priority <= priority]
 
@@ -186,9 +200,11 @@ class Scheduler:
         batch.step(streams)
         drawn = sum(stream.frames for stream in streams) - frames
         step_s = perf_counter() - started_s
-        self.capacity.note_level_0(step_s, max(0, drawn) / self._frame_rate_hz)
+        self._note_step(jobs, step_s, max(0, drawn) / self._frame_rate_hz)
+        rows = sum(job.rows for job in jobs)
         for job, stream in zip(jobs, streams, strict=True):
             job.progress = stream.progress
+            job.count_step(step_s * job.rows / rows, self._frame_rate_hz)
             if stream.error is not None:
                 self._sound_worker.put(job, stream.error)
             if stream.over:
@@ -196,6 +212,18 @@ class Scheduler:
         self._metrics.steps.inc()
         self._metrics.tokens.inc(len(jobs))
         self._metrics.stage_s.labels("ar").inc(step_s)
+
+    def _note_step(self, jobs: Sequence[RunningJob], step_s: float, drawn_s: float) -> None:
+        """Note what a step cost, and what is owed to those that give way."""
+        if all(job.usual for job in jobs):
+            self.capacity.note_level_0(step_s, drawn_s)
+        if any(job.gives_way for job in jobs):
+            owed_s = self._owed_s - step_s
+        elif any(job.gives_way and not job.paused_s for job in self._drawn):
+            owed_s = self._owed_s + GIVEN * step_s
+        else:
+            owed_s = 0.0
+        self._owed_s = min(_MOST_OWED_S, max(-_MOST_OWED_S, owed_s))
 
     def _remove(self, batch: Batch, job: RunningJob) -> None:
         self._drawn.remove(job)

@@ -4,15 +4,20 @@ import threading
 from collections.abc import Callable, Sequence
 from time import monotonic, perf_counter
 
-from app.engine.admission import Capacity, Stream, fits, spoken_symbols
-from app.engine.errors import ReaderStalled, SpeechError, WorkerLost, broken
+from app.engine.admission import spoken_symbols
+from app.engine.capacity import SHARE, Capacity
+from app.engine.errors import SpeechError, WorkerLost, broken
 from app.engine.interface import Backend
 from app.engine.job import FinishReason
 from app.engine.serving.running import Outcomes, RunningJob
+from app.engine.streams import Stream, least_lead_s, may_begin, promised
 from app.engine.utterance import Level0Item
 from models.cuda.lost import is_device_lost
 
 _WAIT_S = 0.25
+
+ALONE_SHARE = 0.95
+"""Of the measured speed, what a stream that gives way to nobody counts on."""
 
 
 class SoundWorker:
@@ -27,10 +32,8 @@ class SoundWorker:
         capacity: Capacity,
         *,
         on_end: Callable[[RunningJob], None],
-        stall_timeout_s: float,
     ) -> None:
         self._outcomes, self._on_end = outcomes, on_end
-        self._stall_timeout_s = stall_timeout_s
         self._capacity = capacity
         self._jobs: dict[RunningJob, None] = {}  # in the order in which they began
         self._ended: list[RunningJob] = []  # abandoned; the worker has still to close them
@@ -38,32 +41,48 @@ class SoundWorker:
         self._closed, self._at_once = False, 1
         self.beat_s = monotonic()  # when the thread last showed a sign of life, by `time.monotonic`
 
-    def has_room_for(self, speech_s: float) -> bool:
-        """Return whether one more stream, of so many seconds, would make no stream stall."""
-        capacity = self._capacity
-        return fits(self._streams(), speech_s, capacity.speed, capacity.delay_s(1))
+    def has_room_for(self, job: RunningJob) -> bool:
+        """Return whether one more stream may begin, or waits for one of its client's to end."""
+        capacity, streams = self._capacity, [stream for _, stream in self._played()]
+        newcomer = Stream(0.0, job.playback.expected_s, client=job.client)
+        return may_begin(streams, newcomer, capacity.speed, capacity.delay_s(1))
 
-    def _streams(self) -> list[Stream]:
-        """Return the jobs that are played; the others give way to them."""
+    def _played(self) -> list[tuple[RunningJob, Stream]]:
+        """Return the jobs that are played and their streams, the oldest first."""
+        # One that its reader lets wait needs nothing.
         with self._changed:
             jobs = list(self._jobs)
         return [
-            job.stream(self._capacity)
+            (job, job.stream(self._capacity))
             for job in jobs
-            if job.playback.left_s and job.playback.played
+            if job.playback.left_s and job.playback.played and not job.paused_s
         ]
+
+    def promise(self) -> None:
+        """Decide which streams are made in time; the others give way to them.
+
+        To be called when a job begins, and now and then: what is known of streams changes.
+        """
+        capacity = self._capacity
+        found = self._played()
+        streams = [stream for _, stream in found]
+        kept = promised(streams, capacity.speed, capacity.delay_s(1))
+        for (job, _), is_promised in zip(found, kept, strict=True):
+            job.promised, job.playback.gives_way = is_promised, not is_promised
 
     def begin(self, job: RunningJob) -> None:
         """Add a job; a replay needs nothing else."""
-        job.admitted(alone=not self._streams())
+        job.admitted(alone=not self._played())
         with self._changed:
+            self._capacity.begin(len(self._jobs))
             self._jobs[job] = None
             self._changed.notify_all()
+        self.promise()
 
     def prebuffer_s(self, job: RunningJob) -> float:
         """Return the seconds of audio with which the playback of a job can begin."""
         capacity = self._capacity
-        needed_s = (1.0 - capacity.speed) * job.playback.expected_s
+        needed_s = self._missing_s(job)
         later = job.first_chunks[job.made :]
         drawn = job.first_chunks[job.made - 1].frames if job.made and later else 0
         for one in later:
@@ -71,6 +90,18 @@ class SoundWorker:
             played_s = one.before_s - later[0].before_s
             needed_s = max(needed_s, capacity.chunk_s(one.frames - drawn) + others_s - played_s)
         return needed_s
+
+    def _missing_s(self, job: RunningJob) -> float:
+        """Return how much of a stream must be made before it plays, for it to be in time."""
+        expected_s, capacity = job.playback.expected_s, self._capacity
+        if not job.playback.gives_way or not expected_s:
+            return 0.0
+        others = [stream for one, stream in self._played() if one is not job and one.promised]
+        whole = Stream(0.0, expected_s)
+        if job.slow and job.cost:  # it cannot count on more than the whole machine
+            return least_lead_s((), whole, ALONE_SHARE / job.cost)
+        speed = capacity.speed if others else ALONE_SHARE / SHARE * capacity.speed
+        return least_lead_s(others, whole, speed)
 
     def _before(self, job: RunningJob, lead_s: float) -> int:
         """Return how many jobs make a chunk before one that has so many seconds of audio."""
@@ -96,6 +127,8 @@ class SoundWorker:
             for job in abandoned:
                 del self._jobs[job]
             self._ended += abandoned
+            if abandoned:
+                self._capacity.end(len(self._jobs))
             self._changed.notify_all()
         for job in abandoned:
             self._outcomes.ended(job, job.abandoned or "cancelled")
@@ -126,17 +159,12 @@ class SoundWorker:
                 self.beat_s = monotonic()
                 while self._ended:
                     self._ended.pop().close_sound()
-                jobs = [job for job in self._jobs if job.has_work and self._may_run(job)]
+                jobs = [job for job in self._jobs if job.has_work]
                 if jobs:
                     return sorted(jobs, key=lambda job: job.urgency)
                 if self._closed and not self._jobs:
                     return ()
                 self._changed.wait(_WAIT_S)
-
-    def _may_run(self, job: RunningJob) -> bool:
-        """Return whether a job is not paused, or is to be ended."""
-        paused_s, abandoned = job.paused_s, job.abandoned is not None
-        return not paused_s or abandoned or paused_s > self._stall_timeout_s
 
     def _prepared(self, backend: Backend, jobs: Sequence[RunningJob]) -> Sequence[RunningJob]:
         """Return the most urgent job, and those whose next chunks were made along with its."""
@@ -164,7 +192,8 @@ class SoundWorker:
         if not made:
             return alone
         work_s = perf_counter() - started_s
-        self._capacity.note_blocking(work_s)
+        if all(job.usual for job in made):
+            self._capacity.note_blocking(work_s)
         for job in made:
             job.shared_s += work_s / len(made)
         return made
@@ -174,15 +203,12 @@ class SoundWorker:
         if job.abandoned is not None:
             self._end(job, job.abandoned)
             return
-        if job.paused_s:
-            error = ReaderStalled(f"the reader took no audio for {self._stall_timeout_s:g} s")
-            self._end(job, "cancelled", error)
-            return
         playback = job.playback
         started_s, before_s = perf_counter(), playback.audio_s
         try:
             job.begin_sound(backend)
             if playback.played and playback.first_s is None:
+                self.promise()
                 playback.prebuffer_s = self.prebuffer_s(job)
             chunk = job.next_chunk(backend)
         except WorkerLost:
@@ -213,5 +239,6 @@ class SoundWorker:
     def _remove(self, job: RunningJob) -> None:
         with self._changed:
             self._jobs.pop(job, None)
+            self._capacity.end(len(self._jobs))
         job.close_sound()
         self._on_end(job)

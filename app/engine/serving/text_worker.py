@@ -3,7 +3,8 @@
 from concurrent.futures import Future
 from functools import partial
 
-from app.engine.admission import Capacity, pauses_s, share, spoken_symbols
+from app.engine.admission import pauses_s, share, spoken_symbols
+from app.engine.capacity import Capacity
 from app.engine.errors import InvalidRequest, broken
 from app.engine.interface import Backend, Plan, Reading
 from app.engine.job import SpeechJob

@@ -36,6 +36,21 @@ def test_sound_in_time_is_no_underrun_and_late_sound_is_by_as_much_as_it_is_late
     assert playback.underrun_s == pytest.approx(0.2)
 
 
+def test_what_a_listener_did_not_read_in_time_was_not_heard_and_no_gap(clock):
+    playback = Playback(clock[0])
+    playback.add(2.0)
+    clock[0] += 10.0
+    playback.put_off(1.5)
+    assert playback.lead_s == pytest.approx(1.5)
+    assert playback.underrun_s == 0
+    assert playback.lead_of(3.0) == pytest.approx(2.5)
+    clock[0] += 1.0
+    playback.put_off(0.1)  # less than the clock says
+    playback.add(1.0)
+    assert playback.lead_s == pytest.approx(1.5)
+    assert playback.underrun_s == 0
+
+
 def test_the_lead_is_what_is_left_to_be_heard_and_never_less_than_nothing(clock):
     playback = Playback(clock[0])
     assert playback.lead_s == 0

@@ -5,7 +5,7 @@ import pytest
 from starlette.requests import HTTPConnection
 
 from app.api.errors import TooManyRequests
-from app.api.gate.admission import Admission, client_of
+from app.api.gate.admission import CUTS_A_SECOND, MOST_CUTS, Admission, client_of
 from app.engine.errors import EngineNotReady
 
 pytestmark = pytest.mark.anyio
@@ -73,3 +73,40 @@ async def test_closing_does_not_wait_for_ever() -> None:
     with await admission.work("alice"):
         await admission.close(0.05)
         assert admission.working == 1
+
+
+async def test_a_client_that_leaves_what_it_begins_again_and_again_waits_and_no_other(
+    monkeypatch,
+) -> None:
+    now_s = time.monotonic()
+    monkeypatch.setattr(time, "monotonic", lambda: now_s)
+    admission = Admission()
+    for _ in range(round(MOST_CUTS)):
+        with await admission.work("storm"):
+            admission.cut("storm")
+    admission.cut("storm")
+    with pytest.raises(TooManyRequests) as refused:
+        await admission.work("storm")
+    with await admission.work("stranger"):
+        pass
+    now_s += refused.value.retry_after_s
+    began = 0
+    for _ in range(1000):  # a second of a storm
+        now_s += 0.001
+        try:
+            with await admission.work("storm"):
+                began += 1
+                admission.cut("storm")
+        except TooManyRequests:
+            pass
+    assert began <= 2 * CUTS_A_SECOND + 1
+
+
+async def test_who_leaves_now_and_then_is_never_refused(monkeypatch) -> None:
+    now_s = time.monotonic()
+    monkeypatch.setattr(time, "monotonic", lambda: now_s)
+    admission = Admission()
+    for _ in range(2000):
+        now_s += 1 / CUTS_A_SECOND
+        with await admission.work("barges in"):
+            admission.cut("barges in")

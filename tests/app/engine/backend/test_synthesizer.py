@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from app.engine.admission import Capacity
 from app.engine.backend import synthesizer as backend
 from app.engine.backend.synthesizer import Synthesizer
+from app.engine.capacity import Capacity
 from app.engine.errors import GenerationFailed
 from app.engine.job import AudioChunk, FinishReason, Progress, SpeechJob, SpeechResult
 from app.engine.level_0 import runner as batch

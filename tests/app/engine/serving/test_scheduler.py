@@ -9,7 +9,8 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from app.engine.admission import Capacity, share
+from app.engine.admission import share
+from app.engine.capacity import Capacity
 from app.engine.errors import EngineBusy, InvalidRequest
 from app.engine.interface import Plan
 from app.engine.job import AudioChunk, SpeechJob
@@ -69,9 +70,7 @@ def scheduled(
     """Return which of some jobs the first step is of, and the queue after it."""
     queue, capacity = JobQueue(len(jobs)), capacity or Capacity()
     queue.free_rows = 2 * len(jobs)
-    sound = SoundWorker(
-        Outcomes(EngineMetrics()), capacity, on_end=lambda _: None, stall_timeout_s=60.0
-    )
+    sound = SoundWorker(Outcomes(EngineMetrics()), capacity, on_end=lambda _: None)
     scheduler = Scheduler(queue, sound, capacity, EngineMetrics(), slots=2 * len(jobs))
     for number, (_, job) in enumerate(jobs):
         assert queue.admit(job)

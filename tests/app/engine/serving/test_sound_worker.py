@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from app.engine.admission import SHARE, Capacity
+from app.engine.capacity import SHARE, Capacity
 from app.engine.interface import FirstChunk
 from app.engine.job import AudioChunk, SpeechJob
 from app.engine.playback import Playback
@@ -31,19 +31,23 @@ REWINDS: Early = (FirstChunk(90, 0.2), FirstChunk(120, 0.4))
 LAGS: Early = (FirstChunk(30, 0.2), FirstChunk(150, 0.4))
 
 
-def new_job(*, played: bool = True, submitted_s: float | None = None) -> RunningJob:
-    job = RunningJob("a job", 60.0, lambda _: None, played=played)
+def new_job(
+    *,
+    played: bool = True,
+    submitted_s: float | None = None,
+    expected_s: float = 1.0,
+    client: str = "",
+) -> RunningJob:
+    job = RunningJob("a job", 60.0, lambda _: None, played=played, client=client)
     job.plan = FakeBackend().plan(SpeechJob("a job", "Hi.", SamplingParams()))
     job.playback = Playback(monotonic() if submitted_s is None else submitted_s, played=played)
-    job.playback.expected_s = 1.0
+    job.playback.expected_s = expected_s
     return job
 
 
 def new_worker(capacity: Capacity, over: list[Any] | None = None) -> SoundWorker:
     ended = [] if over is None else over
-    return SoundWorker(
-        Outcomes(EngineMetrics()), capacity, on_end=ended.append, stall_timeout_s=1.0
-    )
+    return SoundWorker(Outcomes(EngineMetrics()), capacity, on_end=ended.append)
 
 
 def join(
@@ -78,9 +82,9 @@ async def test_as_many_streams_fit_as_can_be_served_in_real_time(sound_worker) -
     for _ in range(5):
         join(sound_worker, 5.0, left_s=-5.0)  # as what is complete takes nothing
     for _ in range(3):
-        assert sound_worker.has_room_for(5.0)
+        assert sound_worker.has_room_for(new_job(expected_s=5.0))
         join(sound_worker, early=())
-    assert not sound_worker.has_room_for(5.0)
+    assert not sound_worker.has_room_for(new_job(expected_s=5.0))
 
 
 STEP_S, CHUNK_S = 0.003, 0.02
@@ -145,10 +149,10 @@ async def test_nobody_begins_before_the_second_audio_of_a_listener_who_has_littl
 ) -> None:
     worker, capacity = slow_second
     job = join(worker, 0.2)
-    assert not worker.has_room_for(1.0)
+    assert not worker.has_room_for(new_job(expected_s=1.0))
     job.made = 1 + len(REWINDS)
     assert capacity.delay_s(1) < 0.2
-    assert worker.has_room_for(1.0)
+    assert worker.has_room_for(new_job(expected_s=1.0))
 
 
 @pytest.mark.parametrize(

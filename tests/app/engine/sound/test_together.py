@@ -16,9 +16,9 @@ import numpy as np
 import pytest
 import torch
 
-from app.engine.admission import Capacity
 from app.engine.backend import synthesizer
 from app.engine.backend.synthesizer import Synthesizer
+from app.engine.capacity import Capacity
 from app.engine.job import SpeechJob
 from app.engine.memory import Memory
 from app.engine.sound.decoder import SoundDecoder

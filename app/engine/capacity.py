@@ -1,0 +1,223 @@
+"""What audio costs this machine, as measured, and what follows for one more request.
+
+Three things are remembered of a cost: what it was lately, what it was for longer, and what it is
+for a speech that runs by itself. While the machine works the first two count. After some seconds
+without work only the last does: what a crowd cost, or a machine that others kept busy, says nothing
+of the next request. A speech of an unusual kind (`Plan.usual`) counts in none of them.
+"""
+
+import math
+from copy import deepcopy
+from time import monotonic
+from typing import Final
+
+from app.engine.job import USUAL_PHONEME_S
+
+SHARE: Final = 0.8
+"""Of the measured speed, what admission counts on: each further stream costs a little more, and
+audio comes in chunks."""
+
+SHORT_S, LONG_S = 6.0, 60.0
+"""Time constants of the two moving averages of a cost, in seconds of audio. The larger average
+counts: a machine that became slower is noticed at once, a faster one only after a while."""
+
+SHORT_STEPS, LONG_STEPS = 100.0, 5000.0
+"""The same of the time of a step of level 0, in steps."""
+
+CHUNK_DECAY, JOB_DECAY = 0.98, 0.995
+"""What a peak keeps at each further measurement: of work on chunks, and once a job."""
+JOB_GROWTH: Final = 3.0
+"""At most how many times as high a peak becomes by one job: one may be stopped by a debugger."""
+
+PEAK_S: Final = 30.0
+"""Time constant by which a peak is forgotten, besides, in seconds of the clock."""
+
+RESTED_S: Final = 3.0
+"""Seconds without work after which costs are those of a speech by itself."""
+
+USUAL_S: Final = 5.0
+"""Seconds of speech assumed of a job whose text is not known."""
+
+_NEWEST = 0.1  # weight of the newest measurement in averages over jobs
+
+
+class Cost:
+    """Seconds of work a second of audio, or a step: the largest of exponential moving averages.
+
+    Their time constants are in seconds of audio, or in steps.
+    """
+
+    def __init__(self, *time_constants: float) -> None:
+        self._sums = dict.fromkeys(time_constants, (0.0, 0.0))  # seconds of work, and what it made
+
+    def note(self, work_s: float, made: float = 1.0) -> None:
+        """Count seconds of work, and the seconds of audio or the steps made; either may be 0."""
+        for constant, (worked_s, all_made) in self._sums.items():
+            kept = math.exp(-made / constant)
+            self._sums[constant] = kept * worked_s + work_s, kept * all_made + made
+
+    @property
+    def each(self) -> float:
+        """Seconds of work a second of audio, or a step; 0 before the first measurement."""
+        return max(work_s / made if made else 0.0 for work_s, made in self._sums.values())
+
+    @property
+    def work_s(self) -> float:
+        """Seconds of work that the longest average remembers."""
+        return max(work_s for work_s, _ in self._sums.values())
+
+
+class Peak:
+    """The maximum of some durations, which decays with each further one and with time."""
+
+    def __init__(self, decay: float, growth: float = math.inf) -> None:
+        self._decay, self._growth = decay, growth
+        self.seconds, self._at_s = 0.0, 0.0
+
+    def note(self, seconds: float) -> None:
+        """Count a duration."""
+        now_s = monotonic()
+        if self.seconds:
+            seconds = min(seconds, self._growth * self.seconds)
+            kept = self._decay * math.exp((self._at_s - now_s) / PEAK_S)
+            seconds = max(seconds, kept * self.seconds)
+        self.seconds, self._at_s = seconds, now_s
+
+
+class _Costs:
+    """The costs of each worker."""
+
+    def __init__(self) -> None:
+        self.level_0 = Cost(SHORT_S, LONG_S)
+        self.sound = Cost(SHORT_S, LONG_S)
+        self.step = Cost(SHORT_STEPS, LONG_STEPS)
+        self.chunk = Peak(CHUNK_DECAY)
+        self.admission = Peak(CHUNK_DECAY)
+        self.start = Peak(JOB_DECAY, JOB_GROWTH)
+
+
+class Capacity:
+    """What a second of audio costs each worker; each worker notes its own costs.
+
+    Costs are wall time, so they are higher where the workers share a processor. They are added, as
+    if the workers took turns: in parallel they are faster where each has a processor to itself, but
+    not where a quota or other programs leave them one between them.
+    """
+
+    def __init__(self, throttle_s: float = 0.0) -> None:
+        self._throttle_s = throttle_s
+        self._lately, self._alone = _Costs(), _Costs()
+        self.alone = True  # whether at most one speech is in work
+        self._idle_since_s: float | None = None
+        self._phoneme_s = USUAL_PHONEME_S
+
+    def begin(self, others: int) -> None:
+        """Note that a speech begins beside so many others."""
+        self._rest()
+        self.alone, self._idle_since_s = not others, None
+
+    def end(self, left: int) -> None:
+        """Note that a speech has ended, and so many are left."""
+        if not left:
+            self._idle_since_s = monotonic()
+
+    def _rest(self) -> None:
+        """Forget what was while the machine worked, once it has not for a while."""
+        since_s = self._idle_since_s
+        if since_s is not None and monotonic() - since_s >= RESTED_S:
+            self._idle_since_s = None
+            self._lately = deepcopy(self._alone)
+
+    @property
+    def _costs(self) -> _Costs:
+        self._rest()
+        return self._lately
+
+    def _noted(self) -> tuple[_Costs, ...]:
+        return (self._lately, self._alone) if self.alone else (self._lately,)
+
+    def note_level_0(self, work_s: float, sound_s: float) -> None:
+        """Count a step of level 0 that drew ``sound_s`` seconds of speech, over all its rows."""
+        for costs in self._noted():
+            costs.level_0.note(work_s, sound_s)
+            costs.step.note(work_s)
+
+    def note_blocking(self, work_s: float) -> None:
+        """Count work on several chunks at once, which cannot be interrupted."""
+        for costs in self._noted():
+            costs.chunk.note(work_s)
+
+    def note_sound(self, work_s: float, sound_s: float) -> None:
+        """Count the finer levels and the codec of one chunk."""
+        for costs in self._noted():
+            costs.chunk.note(work_s)
+            costs.sound.note(work_s, sound_s)
+
+    def note_admission(self, work_s: float) -> None:
+        """Count the prefill of a job, during which no step is made for the others."""
+        for costs in self._noted():
+            costs.admission.note(work_s)
+
+    def note_start(self, start_s: float) -> None:
+        """Count the seconds from a job's admission to its first audio, while no other ran."""
+        for costs in (self._lately, self._alone):
+            costs.start.note(start_s)
+
+    def note_spoken(self, phonemes: float, speech_s: float) -> None:
+        """Count a job of so many phoneme symbols and seconds of audio, for `speech_s`."""
+        if phonemes:
+            self._phoneme_s += _NEWEST * (speech_s / phonemes - self._phoneme_s)
+
+    @property
+    def cost(self) -> float:
+        """Seconds of work a second of audio takes; 0 before any measurement."""
+        costs = self._costs
+        return costs.level_0.each + costs.sound.each
+
+    @property
+    def speed(self) -> float:
+        """Seconds of audio a second that admission counts on; infinite before any measurement."""
+        return SHARE / self.cost if self.cost else math.inf
+
+    def delay_s(self, others: int, at_once: int = 1) -> float:
+        """Return the longest time for which a stream that plays waits because others begin.
+
+        A chunk or a prefill that has begun comes first; under a quota all of the others' first
+        audio, as all workers share the processor time.
+        """
+        costs = self._costs
+        shared_s = costs.start.seconds if self._throttle_s else 0.0
+        chunks_s = math.ceil(others / at_once) * costs.chunk.seconds
+        return chunks_s + others * (costs.admission.seconds + shared_s)
+
+    @property
+    def streams(self) -> int | None:
+        """How many streams can be made in real time at once; None before any measurement."""
+        return None if math.isinf(self.speed) else math.floor(self.speed)
+
+    def chunk_s(self, frames: int) -> float:
+        """Return the time in which frames of level 0 are drawn and the chunk that they end is made.
+
+        No other is made meanwhile. A quota may stop the steps once more than measured.
+        """
+        costs = self._costs
+        step_s = costs.step.each / SHARE
+        return frames * step_s + costs.chunk.seconds + self._throttle_s
+
+    def wait_s(self, jobs: int, each_s: float = USUAL_S) -> float:
+        """Return about how long the last of so many jobs, of so many seconds each, waits.
+
+        Of those before it, as many must end as there are more than `streams`.
+        """
+        if self.streams is None:
+            return 0.0
+        at_once = max(1, self.streams)
+        return each_s * max(0, jobs - at_once) / max(at_once, self.speed)
+
+    def first_audio_s(self, jobs: int, each_s: float = USUAL_S) -> float:
+        """Return about how many seconds the first audio of the last of so many jobs takes."""
+        return self.wait_s(jobs, each_s) + self._costs.start.seconds
+
+    def speech_s(self, phonemes: float) -> float:
+        """Return the expected seconds of audio of so many phoneme symbols."""
+        return self._phoneme_s * phonemes
