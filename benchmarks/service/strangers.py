@@ -143,7 +143,7 @@ def hostile_rows(
     url: str, seconds: float, rounds: int
 ) -> tuple[list[dict[str, Any]], list[Target]]:
     """Measure the part `hostile`."""
-    found: dict[str, list[float]] = {"nobody": []} | {kind: [] for kind in KINDS}
+    found: dict[str, list[float]] = {kind: [] for kind in ("nobody", *KINDS)}
     stranger = Client(url, STRANGER)
     for _ in range(rounds):
         found["nobody"].append(median(stranger.ask(SENTENCE, seed=n).first_s for n in range(3)))

@@ -68,7 +68,7 @@ def cluster() -> Iterator[None]:
         "RAY_SERVE_RUN_USER_CODE_IN_SEPARATE_THREAD": "0",
         "RAY_SERVE_RUN_ROUTER_IN_SEPARATE_LOOP": "0",
         "TTS_SLOTS": "4",
-        "TTS_STALL_TIMEOUT_S": "5",
+        "TTS_STALL_TIMEOUT_S": "1",
     }
 
     def run(command: str) -> None:
@@ -138,7 +138,7 @@ def test_a_reader_that_takes_nothing_is_cut_and_little_is_generated(cluster) -> 
             *(BIN / "serve", "run", "--non-blocking", "cluster.deployment:build", "version=2"),
             "factory=benchmarks.cluster.card:fast_app",
         ],
-        env=os.environ | {"PYTHONPATH": str(ROOT), "TTS_STALL_TIMEOUT_S": "5"},
+        env=os.environ | {"PYTHONPATH": str(ROOT), "TTS_STALL_TIMEOUT_S": "1"},
         cwd=ROOT,
         check=True,
         timeout=200,
