@@ -2,7 +2,8 @@
 
 A speech that is sent whole has no such listener, and one that gives way may have to wait. They
 count as if a listener began a second after their submission and played at a quarter of the speed:
-so they are behind streams that need their audio now, and of two that which has less comes first.
+so they are behind streams that need their audio now, and of two that which has less comes first:
+less audio, or less work where a second of audio takes more than one.
 """
 
 from time import monotonic
@@ -27,6 +28,7 @@ class Playback:
         self.first_s: float | None = None  # when the playback began
         self.audio_s = 0.0
         self.underrun_s = 0.0  # how long the playback stalled for want of audio
+        self.worked_s = 0.0  # how long the workers worked on it
         self.waited_s = 0.0  # how long its listener, who had some, let it wait
         self.expected_s = 0.0  # audio expected in all; 0 for a job that costs nothing
         # Audio to buffer before the playback begins: on a machine slower than real time, a playback
@@ -45,7 +47,8 @@ class Playback:
         """When more audio is due, by `time.monotonic`."""
         if not self.gives_way:
             return self.runs_out_s
-        return self.submitted_s + WHOLE_AFTER_S + WHOLE_SLOWER * self.audio_s
+        served_s = max(self.audio_s, self.worked_s)
+        return self.submitted_s + WHOLE_AFTER_S + WHOLE_SLOWER * served_s
 
     @property
     def lead_s(self) -> float:
@@ -60,7 +63,8 @@ class Playback:
         """
         if self.gives_way:
             elapsed_s = monotonic() - self.submitted_s
-            return min(drawn_s, WHOLE_AFTER_S + WHOLE_SLOWER * drawn_s - elapsed_s)
+            served_s = max(drawn_s, self.worked_s)
+            return min(drawn_s, WHOLE_AFTER_S + WHOLE_SLOWER * served_s - elapsed_s)
         if self.first_s is None:
             return drawn_s
         return drawn_s - (monotonic() - self.first_s - self.waited_s)

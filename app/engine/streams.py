@@ -5,10 +5,10 @@ second, for the stream whose buffer runs out first. It meets all deadlines if, u
 more audio is due than it can have made (Liu and Layland 1973; here for work that is known at the
 start).
 
-Streams are promised it in turn: the first of each client before the second of any, and of these the
-oldest first. A stream for which there is no room then gives way, as speech that is sent whole does:
-it is made in what time is left, and played once that will do. So a newcomer takes nothing from a
-stream that came before, but from those of a client who has more than it.
+Streams are promised it in turn: the first of each client before the second of any, of these those
+that are heard already, and then the oldest. A stream for which there is no room then gives way, as
+speech that is sent whole does: it is made in what time is left, and played once that will do. So a
+newcomer takes nothing from a stream that came before, but from those of a client who has more.
 """
 
 from collections import Counter
@@ -83,13 +83,13 @@ def may_begin(
 
 def promised(streams: Sequence[Stream], speed: float, blocking_s: float = 0.0) -> list[bool]:
     """Return of each of some streams, the oldest first, whether it is made in time."""
-    earlier, ranked = Counter[str](), list[tuple[int, int]]()
+    earlier, ranked = Counter[str](), list[tuple[int, bool, int]]()
     for place, one in enumerate(streams):
         if not one.slow:
-            ranked.append((earlier[one.client], place))
+            ranked.append((earlier[one.client], not one.plays, place))
         earlier[one.client] += 1
     chosen: dict[int, Stream] = {}
-    for _, place in sorted(ranked):
+    for *_, place in sorted(ranked):
         one, others = streams[place], list(chosen.values())
         room = keeps_up([*others, one], speed)
         if room and (one.begun or fits(others, one, speed, blocking_s)):

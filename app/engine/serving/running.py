@@ -235,6 +235,7 @@ class RunningJob(SpeechStream):
         drawn = max(0, self.progress.frames - self._most_frames)
         self._most_frames += drawn
         self._level_0_cost.note(work_s, drawn / frame_rate_hz)
+        self.playback.worked_s += work_s
         worked_s = self._level_0_cost.work_s + self._sound_cost.work_s
         cost = self._level_0_cost.each + self._sound_cost.each
         if worked_s > _SLOW_AFTER_S and cost > 1.0:

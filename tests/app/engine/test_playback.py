@@ -99,6 +99,18 @@ def test_a_speech_sent_whole_is_due_as_if_it_was_played_later_and_slower(clock):
     assert playback.due_s == pytest.approx(clock[0] + WHOLE_AFTER_S + WHOLE_SLOWER * 0.5)
 
 
+def test_of_two_that_give_way_the_one_that_took_more_work_comes_later(clock):
+    playback = Playback(clock[0])
+    playback.gives_way = True
+    playback.add(0.5)
+    playback.worked_s = 3.0
+    assert playback.due_s == pytest.approx(clock[0] + WHOLE_AFTER_S + WHOLE_SLOWER * 3.0)
+    clock[0] += 5.0
+    assert playback.lead_of(0.5) == 0.5
+    playback.worked_s = 0.1
+    assert playback.lead_of(0.5) == pytest.approx(WHOLE_AFTER_S + WHOLE_SLOWER * 0.5 - 5.0)
+
+
 def test_a_played_stream_is_due_when_it_runs_out(clock):
     playback = Playback(clock[0])
     playback.add(0.5)

@@ -226,7 +226,11 @@ class Machine:
         lead_s = {id(one): one.stream(self.now_s, self.speed).lead_s for one in kept}
         given_s = GIVEN * budget_s if others else 0.0
         left_s = self.serve(sorted(kept, key=lambda one: lead_s[id(one)]), budget_s - given_s)
-        self.serve(sorted(others, key=lambda one: one.at_s + 4 * one.made_s), left_s + given_s)
+        self.serve(sorted(others, key=self.due_s), left_s + given_s)
+
+    def due_s(self, one: Asked) -> float:
+        """Return whose turn it is of those that give way: as `Playback.due_s`."""
+        return one.at_s + 4 * one.made_s * max(1.0, one.weight / self.speed)
 
     def serve(self, order: list[Asked], budget_s: float) -> float:
         while budget_s > 1e-12 and (
@@ -278,7 +282,7 @@ def test_in_a_crowd_nobody_waits_for_a_strangers_end_and_no_stream_hears_a_newco
     machine, waiting = Machine(speed), list[Asked]()
     coming = sorted([*crowd, *slow], key=lambda one: one.at_s)
     work_s = sum(one.length_s * one.weight for one in crowd)
-    ends_s = 5.0 + work_s / (GIVEN * speed) + 10.0
+    ends_s = 15.0 + (1 + len(slow)) * work_s / (GIVEN * speed)
     while machine.now_s < ends_s and any(one.made_s < one.length_s - 1e-9 for one in crowd):
         while coming and coming[0].at_s <= machine.now_s:
             waiting.append(coming.pop(0))
