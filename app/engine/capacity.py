@@ -211,8 +211,8 @@ class Capacity:
         """
         if self.streams is None:
             return 0.0
-        at_once = max(1, self.streams)
-        return each_s * max(0, jobs - at_once) / max(at_once, self.speed)
+        ends_first = max(0, jobs - max(1, self.streams))
+        return each_s * ends_first / (self.streams or self.speed)
 
     def first_audio_s(self, jobs: int, each_s: float = USUAL_S) -> float:
         """Return about how many seconds the first audio of the last of so many jobs takes."""
