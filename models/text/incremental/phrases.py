@@ -60,7 +60,7 @@ _TOGETHER: Final = re.compile(
     rf"|\b[A-Z]\w+(?P<date>,?\s+)(?={_NUMBER}\b)"
 )
 
-_INNER, _WRITTEN_AS_ONE, _LEANS = 9.0, 6.0, 5.5
+_INNER, _WRITTEN_AS_ONE, _LEANS = 30.0, 6.0, 5.5
 _SCALED: Final = 3.5  # within a number behind its thousands, within an address before a mark
 _BARE, _PHRASE = 2.2, 3.4  # between any two words, behind the first of a phrase
 _PER_PART: Final = 0.35
