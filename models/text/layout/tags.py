@@ -38,7 +38,8 @@ _TOKEN: Final = re.compile(
     r"|(?P<break><br\s*/?>)"
     r"|(?P<cell></t[dh]\s*>)"
     r"|(?P<picture><img\s[^<>]*>)"
-    r"|(?P<nothing>\[/THINK\]|<![A-Za-z][^<>]*>|</?\d\d?:[\d:.]+>|\{\\an?\d[^{}]*\}|【[^【】\n]{1,60}】"
+    rf"|(?P<nothing>\[/THINK\]|</{_THOUGHTS}\s*>"
+    r"|<![A-Za-z][^<>]*>|</?\d\d?:[\d:.]+>|\{\\an?\d[^{}]*\}|【[^【】\n]{1,60}】"
     rf"|!?\[\s*\]\([^()\s]{{0,{_NOTE_CHARS}}}\)|"
     "\ue200[^\ue201]{0,100}\ue201)"
     rf"|(?P<marks>⁻?[{_SUPERSCRIPTS}](?:[{_SUPERSCRIPTS}]|[⁻⁽⁾,–-](?=[{_SUPERSCRIPTS}]))*)"
@@ -177,7 +178,7 @@ class TagRewriter:
             self._put(out, found["address"])
         elif kind == "block":
             self._put(out, "\n\n")
-        elif kind == "nothing" and found[0].startswith("[/"):
+        elif kind == "nothing" and found[0].lower().startswith(("[/", "</t", "</r", "</s")):
             self._put(out, " ")
         elif kind == "break":
             self._put(out, "\n")
