@@ -19,11 +19,13 @@ from training.cache import cache_folder
 from training.speech.bends import bend_named, bent_pitch, teacher_outputs
 from training.speech.corpus import SAMPLE_RATE_HZ, Corpus, load_teacher
 
-SLOW, BENT, READERS = "kokoro", "bent", "readers"
-UNTOLD = SLOW, READERS  # whose makers do not say how high they speak
+SLOW, BENT, READERS, PEOPLE = "kokoro", "bent", "readers", "people"
+UNTOLD = SLOW, READERS, PEOPLE  # whose makers do not say how high they speak
+BY_SPEAKER = frozenset({PEOPLE})
+"""Corpora that are heard by person and not by minute: all of them whose pitch has been found."""
 LOWEST_HZ, HIGHEST_HZ = 60.0, 450.0
 STEP = 120  # samples between two values
-PITCHED_S = 5400.0  # of each corpus; the codec is trained on no more
+PITCHED_S = 5400.0  # of a corpus of teachers; the codec is trained on no more
 UNKNOWN = -1.0
 TEACHER_HOP = 300  # samples between two values of the fast teacher's
 TEACHER_VOICED_HZ = 40.0  # where it says less, it makes no pulses
@@ -31,6 +33,8 @@ TEACHER_VOICED_HZ = 40.0  # where it says less, it makes no pulses
 
 def pitched_shards(corpus: Corpus) -> list[int]:
     """Return the shards to train the codec on: the first ones, and all that are kept out."""
+    if corpus.folder.name in BY_SPEAKER:
+        return [one for one in corpus.shards if contour_path(corpus.folder, one).exists()]
     chosen, seconds = [], 0.0
     for number in corpus.shards:
         held_out = number in corpus.held_out_shards
@@ -154,6 +158,11 @@ def _find(task: tuple[Path, str, int]) -> None:
     contour(Corpus(cache, name), number)
 
 
+def _shards_of(corpus: Corpus) -> list[int]:
+    """Return the shards whose pitch is wanted."""
+    return corpus.shards if corpus.folder.name in BY_SPEAKER else pitched_shards(corpus)
+
+
 def main() -> None:
     """Find the pitch of all speech that the codec is trained on."""
     parser = argparse.ArgumentParser(description=main.__doc__)
@@ -162,9 +171,9 @@ def main() -> None:
     cache = cache_folder()
     tasks = [
         (cache, name, number)
-        for name in (SLOW, BENT, READERS, "speech")
-        if (cache / name).is_dir()
-        for number in pitched_shards(Corpus(cache, name))
+        for name in (PEOPLE, SLOW, BENT, READERS, "speech")
+        if any((cache / name).glob("*.jsonl"))
+        for number in _shards_of(Corpus(cache, name))
     ]
     with Pool(args.workers) as pool:
         for _ in tqdm(pool.imap_unordered(_find, tasks), total=len(tasks), unit="shard"):

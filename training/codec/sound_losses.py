@@ -21,6 +21,7 @@ PHASE_COMPRESSION = 0.5  # exponent of magnitudes that phases are weighted by
 MAGNITUDE_WEIGHT = 0.1  # it wants the mean where there is noise, and thus less of it
 JUDGE_RATE = 5e-4
 PITCH_WEIGHT, PITCH_CHANGE_WEIGHT = 1.0, 4.0  # of octaves that pitch, and its change, are off
+BAND_EDGE = 0.06  # of a band's upper end, below which it falls to nothing
 BREATH_SHARE = 0.5  # of the gradient by what the decoder's network gives
 BELOW_BREATH = 2.0  # nepers: so far shall pulses lie below noise where there is no pitch
 
@@ -44,13 +45,19 @@ class SoundLosses:
         )
 
     def distances(
-        self, samples: Tensor, heard: Tensor
+        self, samples: Tensor, heard: Tensor, bands_hz: Tensor
     ) -> tuple[Magnitudes, Magnitudes, Tensor, Tensor]:
-        """Return the magnitudes of both ``[B, N]``, and their log-mel and relative distance."""
+        """Return the magnitudes of both ``[B, N]``, and their log-mel and relative distance.
+
+        Above ``bands_hz`` ``[B]`` nothing is heard of either.
+        """
         # The first frames lack those before them, whose windows reach into them.
         cut, gain = self.config.window - self.config.hop, self.config.gain
-        wanted = self.spectra.magnitudes(samples[:, cut : heard.shape[1]] * gain)
-        given = self.spectra.magnitudes(heard[:, cut:] * gain)
+        rate_hz = self.config.sample_rate_hz
+        wanted, given = (
+            self.spectra.magnitudes(below(part * gain, bands_hz, rate_hz))
+            for part in (samples[:, cut : heard.shape[1]], heard[:, cut:])
+        )
         return wanted, given, *self.spectra.distance(wanted, given)
 
     def phase_distance(self, samples: Tensor, heard: Tensor) -> Tensor:
@@ -85,14 +92,16 @@ class SoundLosses:
         *,
         judged: bool,
         known: Tensor,
+        bands_hz: Tensor,
     ) -> Tensor:
         """Return the gradient of all losses by ``heard`` ``[B, N]``; add the losses of this batch.
 
         ``samples``, what was to be heard, are longer by what the last frames reach further.
         If ``judged``, the discriminator listens, too; ``known`` ``[B]`` are clips whose
-        pulses stand where the teacher's do.
+        pulses stand where the teacher's do, ``bands_hz`` ``[B]`` above what there is nothing to
+        compare with.
         """
-        wanted, given, losses["mel"], losses["magnitude"] = self.distances(samples, heard)
+        wanted, given, losses["mel"], losses["magnitude"] = self.distances(samples, heard, bands_hz)
         pulls = [(losses["mel"] + MAGNITUDE_WEIGHT * losses["magnitude"], SPECTRA_SHARE)]
         if judged:
             verdict, features = self._judged(wanted, given, losses)
@@ -131,6 +140,21 @@ class SoundLosses:
         """Go on from a saved state."""
         self.judge.load_state_dict(state["judge"])
         self.optimizer.load_state_dict(state["judge_optimizer"])
+
+
+def below(x: Tensor, bands_hz: Tensor, sample_rate_hz: int) -> Tensor:
+    """Return ``x`` ``[B, N]`` without what lies above ``bands_hz`` ``[B]``.
+
+    A recording of 16 kHz does not say what was above 8: neither that it was silent.
+    """
+    if bool((bands_hz >= sample_rate_hz / 2).all()):
+        return x
+    spectrum = torch.fft.rfft(x)
+    count = spectrum.shape[-1]
+    frequencies = torch.linspace(0, sample_rate_hz / 2, count, device=x.device)
+    edge = (bands_hz[:, None] - frequencies) / (BAND_EDGE * bands_hz[:, None])
+    gain = torch.where(bands_hz[:, None] >= sample_rate_hz / 2, 1.0, edge.clamp(0, 1))
+    return torch.fft.irfft(spectrum * gain, x.shape[-1])
 
 
 def pitch_loss(predicted_hz: Tensor, pitch_hz: Tensor) -> Tensor:

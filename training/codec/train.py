@@ -28,7 +28,7 @@ from models.checkpoints.builtin import load_codec
 from models.codecs.spectral import SpectralCodec
 from models.config import SpectralCodecConfig
 from training.cache import cache_folder
-from training.codec.clips import Clips, clips_of
+from training.codec.clips import Clips, DrawnClips, clips_of
 from training.codec.quantizer import QuantizerTrainer
 from training.codec.sound_losses import SoundLosses, breath_loss, pitch_loss, with_breath
 from training.speed import fastest_type
@@ -36,7 +36,8 @@ from training.speed import fastest_type
 # Speech of the teacher has 0.045 rms; the networks are to see unit variance. With a quarter of the
 # noise the decoder's speech is rated 0.02 higher (DNSMOS), and no word more is lost.
 CONFIG = SpectralCodecConfig(gain=24.0, noise_gain=0.25)
-SHARES = {"speech": 0.3, "kokoro": 0.25, "readers": 0.25, "bent": 0.2}  # of the clips, by corpus
+# Of the clips, by corpus: a decoder that has heard a dozen voices loses half of who speaks.
+SHARES = {"people": 0.5, "speech": 0.18, "kokoro": 0.16, "readers": 0.08, "bent": 0.08}
 CLIP_FRAMES, BATCH = 64, 16
 JUDGED_CLIPS = 8  # of a batch: the discriminator costs as much as all else
 JUDGED_AFTER = 250  # steps of the settled stage: a decoder that is new hears spectra alone first
@@ -107,7 +108,9 @@ class CodecTrainer:
     def start_quantising(self) -> None:
         """Fit the codebooks to the latents of many batches."""
         with torch.no_grad():
-            found = [self._latent(self._draw(-1 - number)[0]) for number in range(KMEANS_BATCHES)]
+            found = [
+                self._latent(self._draw(-1 - number).samples) for number in range(KMEANS_BATCHES)
+            ]
         left = self.quantizer.start(torch.cat(found).flatten(0, 1), BATCH * CLIP_FRAMES)
         print("residual deviation by level", [round(value, 3) for value in left], flush=True)
 
@@ -120,13 +123,14 @@ class CodecTrainer:
         encoder["lr"], decoder["lr"] = 0.0, self._rate(self.steps)
         if not settled:
             encoder["lr"] = self._rate(self.settled_from)
-        samples, pitch_hz, told = self._draw(self.step)
+        clips = self._draw(self.step)
+        samples, pitch_hz, told = clips.samples, clips.pitch_hz, clips.cycles
         losses: dict[str, Tensor] = {}
         with torch.set_grad_enabled(not settled):
             latent = self._latent(samples)
         if settled:
-            codes = self.codec.quantizer.encode(latent.flatten(0, 1))
-            latent = self.codec.quantizer.decode(codes[:, : self._draw_levels()])
+            codes = self._codes(latent, clips)
+            latent = self.codec.quantizer.decode(codes[..., : self._draw_levels()].flatten(0, 1))
             latent = latent.view(BATCH, CLIP_FRAMES, -1)
         elif self.step >= OPEN_STEPS:
             self.quantizer.reseed(self.seed, self.step)
@@ -141,7 +145,9 @@ class CodecTrainer:
         losses["breath"] = breath_loss(out, pitch_hz)
         heard = made.detach().requires_grad_()
         judged = self.step >= self.settled_from + JUDGED_AFTER
-        pull = self.losses.pull(samples, heard, losses, judged=judged, known=(told >= 0).any(1))
+        pull = self.losses.pull(
+            samples, heard, losses, judged=judged, known=(told >= 0).any(1), bands_hz=clips.bands_hz
+        )
         (pull,) = torch.autograd.grad(made, out, pull, retain_graph=True)
         pull = with_breath(pull, losses["breath"], out)
         self.optimizer.zero_grad(set_to_none=True)
@@ -160,10 +166,10 @@ class CodecTrainer:
     @torch.no_grad()
     def validate(self) -> dict[str, float]:
         """Return the losses of clips never trained on, as what would be exported hears them."""
-        latent = self._latent(self.validation)
+        latent = self._latent(self.validation.samples)
         row = {}
         if self.step > OPEN_STEPS:
-            codes = self.codec.quantizer.encode(latent.flatten(0, 1))
+            codes = self._codes(latent, self.validation).flatten(0, 1)
             latent = self.codec.quantizer.decode(codes).view_as(latent)
             for level in range(CONFIG.levels):
                 shares = codes[:, level].bincount(minlength=CONFIG.codes) / len(codes)
@@ -172,14 +178,13 @@ class CodecTrainer:
         self.codec.load_state_dict(self.average, strict=False)
         made = self.codec.shaped(self._decoded(latent), self.codec.excitation.pitch(latent))
         self.codec.load_state_dict(own, strict=False)
-        _, _, mel, magnitude = self.losses.distances(self.validation, made)
+        heard = self.validation
+        _, _, mel, magnitude = self.losses.distances(heard.samples, made, heard.bands_hz)
         return row | {"val_mel": mel.item(), "val_magnitude": magnitude.item()}
 
-    def _draw(self, number: int) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the clips ``[B, N]`` of a step, their pitch and their cycles ``[B, T]``."""
-        middles = np.arange(CLIP_FRAMES) * CONFIG.hop + CONFIG.window // 2
-        samples, voice = self.clips.draw_pitched(BATCH, self._random(number), middles)
-        return samples.to(self.device), *voice.to(self.device)
+    def _draw(self, number: int) -> DrawnClips:
+        """Return the clips of a step."""
+        return self.clips.draw(BATCH, self._random(number)).to(self.device)
 
     def _random(self, number: int) -> np.random.Generator:
         return np.random.default_rng([self.seed, number + KMEANS_BATCHES])
@@ -189,6 +194,13 @@ class CodecTrainer:
         with torch.autocast(self.device.type, self.dtype, self.dtype != torch.float32):
             latent: Tensor = self.codec.encoder(heard)
         return latent.float()
+
+    def _codes(self, latent: Tensor, clips: DrawnClips) -> Tensor:
+        """Return the codes ``[B, T, K]`` of clips: known ones, or those of the latent."""
+        codes = self.codec.quantizer.encode(latent.flatten(0, 1)).view(*latent.shape[:2], -1)
+        if not clips.codes.shape[-1]:
+            return codes
+        return torch.where(clips.codes >= 0, clips.codes, codes)
 
     def _decoded(self, latent: Tensor) -> Tensor:
         with torch.autocast(self.device.type, self.dtype, self.dtype != torch.float32):
@@ -264,8 +276,10 @@ def main() -> None:
     folder = cache_folder() / "codec"
     folder.mkdir(exist_ok=True)
     checkpoint = folder / "checkpoint.pt"
-    length = (CLIP_FRAMES - 1) * CONFIG.hop + CONFIG.window
-    clips, held_out = clips_of(SHARES, length), clips_of(SHARES, length, held_out=True)
+    clips, held_out = (
+        clips_of(SHARES, CLIP_FRAMES, CONFIG.hop, CONFIG.window, held_out=out)
+        for out in (False, True)
+    )
     trainer = CodecTrainer(clips, held_out, args.steps, device, args.seed)
     print(f"training in {trainer.dtype}", flush=True)
     if checkpoint.exists():

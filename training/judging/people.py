@@ -109,7 +109,7 @@ def recordings(person: Person) -> list[tuple[Samples, int]]:
 
 def _unpacked(package: str) -> Path:
     """Return the folder of a Debian package in the cache, fetched if it is missing."""
-    folder = cache_folder() / "people" / package
+    folder = cache_folder() / "judged-people" / package
     if folder.is_dir():
         return folder
     partial = folder.with_suffix(".partial")

@@ -27,23 +27,29 @@ from models.checkpoints.files import read_tensors
 from models.config import BOS_ID, EOS_ID
 from models.text import ENGLISH_SYMBOLS, phonemize
 from training.cache import NEXT_MODEL, cache_folder, present_model
+from training.codec.encoded import encoded
 from training.speech.corpus import HELD_OUT_SHARDS, SAMPLE_RATE_HZ, Corpus, Part
 
 # The teacher leaves 0.3 s of silence before and 0.45 s after every sentence. A listener would wait
 # for the first, a model would learn to draw both: only this much is kept.
 SILENCE_BEFORE_S, SILENCE_AFTER_S = 0.05, 0.10
 SILENT_BELOW_DB = -45.0  # under the loudest 10 ms
+PEOPLE_BEFORE_S = 0.10  # of silence before what people say, in their corpus
 
-SLOW, CROWD, RECORDED = "kokoro", "crowd", "recorded"
-SOURCES = ("speech", SLOW, CROWD, "bent", "readers", "perturbed")
-"""Folders of corpora, by `corpus`, `chorus`, `crowd`, `bends`, `readers`, `perturb` of training."""
+SLOW, CROWD, RECORDED, PEOPLE = "kokoro", "crowd", "recorded", "people"
+SOURCES = ("speech", SLOW, CROWD, "bent", "readers", "perturbed", "texts", PEOPLE)
+"""Folders of corpora, by `corpus`, `chorus`, `crowd`, `bends`, `readers`, `perturb`, `reading` and
+`people` of training."""
 
 _IDS = {symbol: number for number, symbol in enumerate(ENGLISH_SYMBOLS, start=EOS_ID + 1)}
 
 
 @dataclass(frozen=True)
 class CodedUtterance:
-    """One sentence as phonemes and codes ``[T, K]`` int16."""
+    """One sentence as phonemes and codes ``[T, K]`` int16.
+
+    Text and phonemes are empty where nobody knows what is said: it is heard as a prompt alone.
+    """
 
     text: str
     phonemes: str
@@ -67,11 +73,15 @@ def _code_shard(task: tuple[Path, Path, str, int]) -> None:
     torch.set_num_threads(1)
     corpus, codec = Corpus(cache, source), load_codec(present_model())
     utterances = [utterance for utterance in corpus.utterances if utterance.shard == number]
-    phonemes = [phonemize(utterance.text) for utterance in utterances]
-    codes = [
-        codec.encode(torch.from_numpy(trimmed(corpus.samples(utterance)))).numpy().astype(np.int16)
-        for utterance in utterances
-    ]
+    phonemes = [phonemize(one.text) if one.text else "" for one in utterances]
+    if source == PEOPLE:  # their corpus leaves as much silence as `trimmed` does after them
+        before = round((PEOPLE_BEFORE_S - SILENCE_BEFORE_S) * codec.config.frame_rate_hz)
+        codes = [whole[before:] for whole in encoded(corpus, number)]
+    else:
+        codes = [
+            codec.encode(torch.from_numpy(trimmed(corpus.samples(one)))).numpy().astype(np.int16)
+            for one in utterances
+        ]
     path = folder / source / f"{number:04d}.npz"
     partial = path.with_suffix(".partial.npz")
     np.savez(

@@ -49,7 +49,10 @@ Spoken: TypeAlias = tuple[NDArray[np.float32], Mapping[str, object]]
 
 @dataclass(frozen=True)
 class CorpusEntry:
-    """One sentence and where its samples lie: ``samples[start:end]`` of its shard."""
+    """One sentence and where its samples lie: ``samples[start:end]`` of its shard.
+
+    Its text is empty where nobody knows what is said.
+    """
 
     text: str
     shard: int
@@ -59,6 +62,10 @@ class CorpusEntry:
     part: Part = "train"
     restored: bool = False
     """Whether the sound is that of codes (`training.lm.restore`)."""
+    band_hz: float = SAMPLE_RATE_HZ / 2
+    """Above it the recording has nothing, whatever was said (`training.speech.people`)."""
+    snr_db: float = 60.0
+    """Of speech over what is heard in its pauses; teachers have no noise."""
 
     @property
     def duration_s(self) -> float:
@@ -72,9 +79,9 @@ def sentences(seed: int = 0) -> list[str]:
     Sentences as people say them, a third of all, come first and last, every second one a clause of
     a definition; the middle of the list is definitions alone.
     """
-    said = {tidy for text in (*_wordnet_examples(), *_fortunes()) if (tidy := _tidy(text))}
-    defined = {tidy for text in _wordnet_definitions() if (tidy := _tidy(text))} - said
-    spoken, clauses = sorted(said), sorted(defined)
+    spoken = said_sentences()
+    defined = {tidy for text in _wordnet_definitions() if (tidy := _tidy(text))}
+    clauses = sorted(defined - set(spoken))
     order = random.Random(seed)
     order.shuffle(spoken)
     order.shuffle(clauses)
@@ -85,6 +92,12 @@ def sentences(seed: int = 0) -> list[str]:
         *clauses[first:middle],
         *_alternating(spoken[first:], clauses[middle:]),
     ]
+
+
+def said_sentences() -> list[str]:
+    """Return every distinct usable sentence that people say, sorted."""
+    texts = (*_wordnet_examples(), *fortune_sentences())
+    return sorted({tidy for text in texts if (tidy := _tidy(text))})
 
 
 def _alternating(one: list[str], other: list[str]) -> Iterator[str]:
@@ -111,7 +124,8 @@ def _wordnet_definitions() -> Iterator[str]:
         yield from definition.split(";")
 
 
-def _fortunes() -> Iterator[str]:
+def fortune_sentences() -> Iterator[str]:
+    """Yield the sentences of all fortunes, with whatever marks they have."""
     if not FORTUNES.is_dir():
         raise FileNotFoundError(f"{FORTUNES} is missing: apt-get install fortunes")
     for path in sorted(FORTUNES.iterdir()):
