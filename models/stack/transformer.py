@@ -55,7 +55,13 @@ class Transformer(nn.Module):
         self.register_buffer("sin", torch.cat([-sin, sin], 1), persistent=False)
         self.register_buffer("rotations", torch.complex(cos, sin)[:, None], persistent=False)
 
-    def forward(self, x: Tensor, positions: Tensor, ranks: Tensor | None = None) -> Tensor:
+    def forward(
+        self,
+        x: Tensor,
+        positions: Tensor,
+        ranks: Tensor | None = None,
+        unseen: Tensor | None = None,
+    ) -> Tensor:
         """Run whole sequences without a cache: ``[B, S, D]`` after the final norm.
 
         Args:
@@ -63,10 +69,13 @@ class Transformer(nn.Module):
             positions: ``[B, S]`` int64, below `MAX_POSITIONS`.
             ranks: ``[B, S]`` int: i attends to j where ``ranks[j] <= ranks[i]``. Padding has
                 `PADDING_RANK`. None: causal, which hides padding because it comes last.
+            unseen: ``[B, S, S]`` bool: where true, i does not attend to j whatever their ranks.
         """
         if ranks is None:
             ranks = torch.arange(x.shape[1], device=x.device).expand(x.shape[:2])
         hidden = (ranks[:, None] > ranks[:, :, None])[:, None]
+        if unseen is not None:
+            hidden = hidden | unseen[:, None]
         bias = torch.zeros(hidden.shape, device=x.device).masked_fill(hidden, -torch.inf)
         cos, sin = self.cos[positions], self.sin[positions]
         for block in self.blocks:

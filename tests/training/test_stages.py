@@ -22,7 +22,7 @@ from training.codec import train as codec_stage
 from training.codec.clips import Clips, clips_of
 from training.codec.pitch import STEP, UNKNOWN, contour_path, cycles_path
 from training.codec.train import CodecTrainer
-from training.lm import codes, restore
+from training.lm import batches, codes, restore
 from training.lm import train as lm_stage
 from training.lm.train import Trainer
 from training.speech import perturb, recorded
@@ -45,9 +45,10 @@ SMALL = {
         "SAVE_EVERY": 100, "VALIDATE_EVERY": 4,
     },
     lm_stage: {
-        "CONFIG": LM, "POSITIONS": 600, "LOG_EVERY": 2, "SAVE_EVERY": 100, "VALIDATION_ROWS": 2,
-        "PROMPT_FRAMES_MIN": 10, "TRANSLATED_UTTERANCES": 6,
+        "CONFIG": LM, "LOG_EVERY": 2, "SAVE_EVERY": 100, "VALIDATION_ROWS": 2,
+        "TRANSLATED_UTTERANCES": 6,
     },
+    batches: {"POSITIONS": 600, "PROMPT_FRAMES_MIN": 10},
 }  # fmt: skip
 Run = Callable[..., None]
 
@@ -98,6 +99,7 @@ def cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, following: Path) -> P
     for stage, changes in SMALL.items():
         for name, value in changes.items():
             monkeypatch.setattr(stage, name, value)
+    for stage in (codec_stage, lm_stage):
         monkeypatch.setattr(stage, "fastest_type", lambda _: torch.float32)
     for source in ("speech", "kokoro"):
         write_corpus(tmp_path / "cache" / source)

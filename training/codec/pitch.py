@@ -25,7 +25,7 @@ BY_SPEAKER = frozenset({PEOPLE})
 """Corpora that are heard by person and not by minute: all of them whose pitch has been found."""
 LOWEST_HZ, HIGHEST_HZ = 60.0, 450.0
 STEP = 120  # samples between two values
-PITCHED_S = 5400.0  # of a corpus of teachers; the codec is trained on no more
+PITCHED_S = 1800.0  # of a corpus of teachers; the codec is trained on no more
 UNKNOWN = -1.0
 TEACHER_HOP = 300  # samples between two values of the fast teacher's
 TEACHER_VOICED_HZ = 40.0  # where it says less, it makes no pulses

@@ -12,7 +12,8 @@ codec, where they are found as if they were in the cache.
 
 import argparse
 import hashlib
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from multiprocessing import Pool
 from pathlib import Path
@@ -22,12 +23,14 @@ import torch
 from numpy.typing import NDArray
 from tqdm import tqdm
 
-from models.checkpoints.builtin import load_codec
+from app.settings import BUILTIN_MODEL
+from models.checkpoints.builtin import load_codec, load_lm
 from models.checkpoints.files import read_tensors
 from models.config import BOS_ID, EOS_ID
 from models.text import ENGLISH_SYMBOLS, phonemize
 from training.cache import NEXT_MODEL, cache_folder, present_model
 from training.codec.encoded import encoded
+from training.lm.told import was_said
 from training.speech.corpus import HELD_OUT_SHARDS, SAMPLE_RATE_HZ, Corpus, Part
 
 # The teacher leaves 0.3 s of silence before and 0.45 s after every sentence. A listener would wait
@@ -72,28 +75,46 @@ def _code_shard(task: tuple[Path, Path, str, int]) -> None:
     cache, folder, source, number = task
     torch.set_num_threads(1)
     corpus, codec = Corpus(cache, source), load_codec(present_model())
-    utterances = [utterance for utterance in corpus.utterances if utterance.shard == number]
-    phonemes = [phonemize(one.text) if one.text else "" for one in utterances]
+    entries = [one for one in corpus.utterances if one.shard == number]
     if source == PEOPLE:  # their corpus leaves as much silence as `trimmed` does after them
         before = round((PEOPLE_BEFORE_S - SILENCE_BEFORE_S) * codec.config.frame_rate_hz)
         codes = [whole[before:] for whole in encoded(corpus, number)]
     else:
         codes = [
             codec.encode(torch.from_numpy(trimmed(corpus.samples(one)))).numpy().astype(np.int16)
-            for one in utterances
+            for one in entries
         ]
+    utterances = [
+        CodedUtterance(
+            one.text, phonemize(one.text) if one.text else "", rows, one.speaker, one.part
+        )
+        for one, rows in zip(entries, codes, strict=True)
+    ]
+    if source == PEOPLE:
+        utterances = _known(utterances)
     path = folder / source / f"{number:04d}.npz"
     partial = path.with_suffix(".partial.npz")
     np.savez(
         partial,
         codes=np.concatenate(codes),
         frames=np.array([len(rows) for rows in codes]),
-        text=np.array([utterance.text for utterance in utterances]),
-        phonemes=np.array(phonemes),
-        speaker=np.array([utterance.speaker for utterance in utterances]),
-        part=np.array([utterance.part for utterance in utterances]),
+        text=np.array([one.text for one in utterances]),
+        phonemes=np.array([one.phonemes for one in utterances]),
+        speaker=np.array([one.speaker for one in utterances]),
+        part=np.array([one.part for one in utterances]),
     )
     partial.rename(path)
+
+
+def _known(utterances: Sequence[CodedUtterance]) -> list[CodedUtterance]:
+    """Return utterances, those that do not say what their text says as prompts alone."""
+    model = load_lm(BUILTIN_MODEL)
+    return [
+        one
+        if not one.phonemes or was_said(model, one.phoneme_ids, one.codes)
+        else replace(one, text="", phonemes="")
+        for one in utterances
+    ]
 
 
 def trimmed(samples: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -189,6 +210,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--shards", type=int, help="of each corpus at most; None: all")
+    parser.add_argument("--sources", nargs="+", choices=(*SOURCES, RECORDED), help="None: all")
     parser.add_argument("--keep", action="store_true", help="beside the codec, the slow teacher's")
     args = parser.parse_args()
     cache = cache_folder()
@@ -196,7 +218,7 @@ def main() -> None:
         keep(cache)
         return
     folder = codes_folder(cache)
-    sources = (*SOURCES, RECORDED)
+    sources = args.sources or (*SOURCES, RECORDED)
     coded = {(source, path.name) for source in sources for path in shard_files(cache, source)}
     tasks = [
         (cache, folder, source, number)

@@ -14,6 +14,7 @@ from models.config import BOS_ID, EOS_ID
 from models.stack.transformer import PADDING_RANK
 from models.valle import Valle
 from training.lm.codes import CodedUtterance
+from training.lm.growing import KnownText, mask_of
 
 DRAWN_TEMPERATURE = 0.8  # near what speech is drawn at: 0.7, with guidance
 DRAW_PASSES = 2  # each but the first sees what the one before it drew
@@ -25,7 +26,8 @@ class Row:
     """One utterance and what is asked of it: ``level`` 0 is the AR's, ``prompt`` is ``[Tp, K]``.
 
     Of the codes that the row sees of its utterance, a share of ``corrupted`` is random, and of
-    level 0 a share of ``drawn`` is what the model draws in their place.
+    level 0 a share of ``drawn`` is what the model draws in their place. What was ``known`` of its
+    text when each frame was drawn is all of it, or grows (`training.lm.growing`), at level 0 alone.
     """
 
     utterance: CodedUtterance
@@ -34,6 +36,7 @@ class Row:
     null: bool = False
     corrupted: float = 0.0
     drawn: float = 0.0
+    known: KnownText | None = None
 
     @property
     def positions(self) -> int:
@@ -111,9 +114,9 @@ def losses_of(
     codes = [torch.from_numpy(row.utterance.codes.astype(np.int64)).to(device) for row in rows]
     seen = _with_draws(model, rows, codes, random)
     seen = [
-        _corrupt(one, row, model.config.codes, random) for one, row in zip(seen, rows, strict=True)
+        corrupt(one, row, model.config.codes, random) for one, row in zip(seen, rows, strict=True)
     ]
-    hidden = _predicting(model, rows, seen)
+    hidden = predicting(model, rows, seen)
     total, count, by_level = hidden[0].new_zeros(()), 0, {}
     for level in sorted({row.level for row in rows}):
         of_level = [index for index, row in enumerate(rows) if row.level == level]
@@ -132,30 +135,61 @@ def _target(model: Valle, row: Row, codes: Tensor) -> Tensor:
     return F.pad(target, (0, 1), value=model.config.stop_token) if row.level == 0 else target
 
 
-def _predicting(model: Valle, rows: Sequence[Row], seen: Sequence[Tensor]) -> list[Tensor]:
-    """Return the hidden states ``[T, D]`` that predict each row's target."""
+def predicting(
+    model: Valle, rows: Sequence[Row], seen: Sequence[Tensor], layers: Sequence[int] = ()
+) -> list[Tensor]:
+    """Return the hidden states ``[T, D]`` that predict each row's target.
+
+    Behind them in ``[T, (1 + L) * D]`` stand what ``layers`` gave, before the final norm. Of codes
+    ``[T, K]`` each row sees those in ``seen``.
+    """
     device = model.separator.device
     embeddings, positions, ranks, spans = [], [], [], []
+    unseen: list[Tensor | None] = []
     for row, codes in zip(rows, seen, strict=True):
         ids = [BOS_ID, EOS_ID] if row.null else row.utterance.phoneme_ids
         prompt = None
         if row.prompt is not None:
             prompt = torch.from_numpy(row.prompt.astype(np.int64)).to(device)
         prefix = model.prefix(ids, row.level, prompt=prompt)
-        frames = torch.arange(len(codes), device=device)
         blocks = torch.cat([prefix.blocks, model.response_blocks(0, len(codes))])
         embeddings.append(torch.cat([prefix.embeddings, model.embed_response(codes, row.level)]))
-        positions.append(torch.cat([prefix.positions, frames]))
+        frames = torch.arange(len(codes), device=device)
+        own, hidden_from = torch.cat([prefix.positions, frames]), None
+        if row.known is not None and not row.null:
+            hidden_from, own = mask_of(row.known, prefix, len(codes))
+        positions.append(own)
+        unseen.append(hidden_from)
         ranks.append(model.ranks(row.level, blocks))
         first = len(prefix) - (row.level == 0)  # the AR's first code is predicted by the prefix
         spans.append(slice(first, len(prefix) + len(codes)))
     pad = nn.utils.rnn.pad_sequence
+    kept: list[Tensor] = []
+    taps = [
+        model.transformer.blocks[layer].register_forward_hook(lambda *given: kept.append(given[-1]))
+        for layer in layers
+    ]
     hidden = model.transformer(
         pad(embeddings, batch_first=True),
         pad(positions, batch_first=True),
         pad(ranks, batch_first=True, padding_value=PADDING_RANK),
+        _stacked(unseen, max(map(len, positions)), device),
     )
+    for tap in taps:
+        tap.remove()
+    hidden = torch.cat([hidden, *kept], -1)
     return [hidden[index, span] for index, span in enumerate(spans)]
+
+
+def _stacked(masks: Sequence[Tensor | None], length: int, device: torch.device) -> Tensor | None:
+    """Return masks ``[B, length, length]`` of rows, of which some have none; None if no row has."""
+    if all(mask is None for mask in masks):
+        return None
+    found = torch.zeros(len(masks), length, length, dtype=torch.bool, device=device)
+    for number, mask in enumerate(masks):
+        if mask is not None:
+            found[number, : len(mask), : len(mask)] = mask
+    return found
 
 
 @torch.no_grad()
@@ -170,12 +204,12 @@ def _with_draws(
     # By another row's prompt and, from the second pass on, by draws before them: what a row then
     # sees of itself is no longer its speaker's, and its own prompt alone says who it is.
     asked = [
-        replace(rows[index], level=0, prompt=rows[other].prompt)
+        replace(rows[index], level=0, prompt=rows[other].prompt, known=None)
         for index, other in zip(drawing, [*drawing[1:], drawing[0]], strict=True)
     ]
     generator = torch.Generator(codes[0].device).manual_seed(int(random.integers(2**62)))
     for _ in range(DRAW_PASSES):
-        hidden = _predicting(model, asked, [found[index] for index in drawing])
+        hidden = predicting(model, asked, [found[index] for index in drawing])
         for index, row, states in zip(drawing, asked, hidden, strict=True):
             logits = model.logits(states[:-1], 0).float()[:, : model.config.codes]  # no stop
             draws = (logits / DRAWN_TEMPERATURE).softmax(-1).multinomial(1, generator=generator)
@@ -185,7 +219,8 @@ def _with_draws(
     return found
 
 
-def _corrupt(codes: Tensor, row: Row, limit: int, random: np.random.Generator) -> Tensor:
+def corrupt(codes: Tensor, row: Row, limit: int, random: np.random.Generator) -> Tensor:
+    """Return codes ``[T, K]``, a share of the row replaced by random ones below ``limit``."""
     if not row.corrupted:
         return codes
     chosen = torch.from_numpy(random.random(tuple(codes.shape)) < row.corrupted).to(codes.device)

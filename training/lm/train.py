@@ -7,7 +7,8 @@ the block-causal one. Its prompt is a piece of another utterance of the same spe
 utterances come first: alignment of frames to phonemes forms on them. In a tenth of the rows prompt
 and text are dropped, so that guidance has a null condition, in another twentieth the prompt alone.
 A few of the codes that a row sees are replaced by random ones and, of level 0, by draws of the
-model, since at inference they are all its own.
+model, since at inference they are all its own. How long an utterance rests at its end is drawn anew
+(`training.lm.rests`), and in some rows of level 0 the text grows (`training.lm.growing`).
 
 `--warm-start FOLDER` begins with exported weights and with no curriculum: with all of them where
 the folder's codec makes the same codes, else with its stack, its tables translated (see
@@ -26,15 +27,23 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from models.checkpoints.builtin import load_codec, load_lm
 from models.config import AlignmentHead, ModelConfig
 from models.text import ENGLISH_SYMBOLS
 from models.valle import Valle
 from training.cache import cache_folder, present_model
-from training.lm.codes import CodedUtterance, codes_folder, load_codes, load_recorded
-from training.lm.rows import PIECES_UP_TO, Prompts, Row, losses_of
+from training.lm.batches import Batches
+from training.lm.codes import (
+    PEOPLE,
+    CodedUtterance,
+    codes_folder,
+    load_codes,
+    load_recorded,
+)
+from training.lm.growing import FrameWords
+from training.lm.rows import Prompts, Row, losses_of
 from training.lm.translate import initialise, parallel_codes, some_speech, translate
 from training.speed import fastest_type
 
@@ -56,43 +65,13 @@ CONFIG = ModelConfig(
     preset="builtin",
     alignment=AlignmentHead(layer=3, head=2, lead_frames=3),  # of `valle-serve tools calibrate`
 )
-POSITIONS = 2400  # of a batch, padding included
-# Of the rows, by pool: `pool_of` says who is in which. A model that is to speak as anybody must not
-# hear the named voices alone, and these are most of what was said, at other sizes too.
-SHARES = {
-    "speech": 0.14,
-    "kokoro": 0.2,
-    "mixtures": 0.12,
-    "bent": 0.12,
-    "readers": 0.22,
-    "perturbed": 0.2,
-}
-# The words hang on level 0: with the teacher's codes there, the further voices were understood but
-# for 7.5 % of the words, with the model's own but for 18 %. Of the others more hang on the coarse.
-AR_SHARE = 0.62
-NAR_SHARES = (0.48, 0.3, 0.22)
-ALL_DROPPED, PROMPT_DROPPED = 0.1, 0.05
-RECORDED_PROMPTS = 0.55  # of the prompts: as people record them; the built-in voices' are clean
-PROMPT_FRAMES_MIN = 50
-CORRUPTED_UP_TO = 0.1
-# Draws cost a pass more: a third of the steps has them, in all of their rows of level 0.
-DRAWN_STEPS, DRAWN_UP_TO = 0.3, 0.9
 CURRICULUM_SHARE, CURRICULUM_START = 0.3, 0.2
 MUON_RATE, ADAM_RATE = 2e-3, 2e-3
 WARM_STEPS = 60
 HOLD_SHARE = 0.3  # of the budget at the full rate, before it falls
 AVERAGE_DECAY = 0.995
-LOG_EVERY, SAVE_EVERY, VALIDATION_ROWS = 50, 100, 12
+LOG_EVERY, SAVE_EVERY, VALIDATION_ROWS = 100, 50, 12
 TRANSLATED_UTTERANCES = 1500  # encoded by both codecs to translate tables
-
-
-def pool_of(source: str, speaker: str) -> str:
-    """Return what an utterance is drawn with: its corpus, or ``mixtures`` if a mixture says it.
-
-    What was made of mixtures (``perturbed``) stays by itself.
-    """
-    mixed = speaker.startswith(("mixed-", "crowd-")) and source != "perturbed"
-    return "mixtures" if mixed else source
 
 
 class Trainer:
@@ -108,21 +87,15 @@ class Trainer:
         self.dtype = fastest_type(device)
         by_source = load_codes(cache_folder())
         self.sources = list(by_source)
-        pools: dict[str, list[CodedUtterance]] = {}
-        for source, (train, _) in by_source.items():
-            for one in train:
-                pools.setdefault(pool_of(source, one.speaker), []).append(one)
-        self.pools = {
-            name: sorted(pool, key=lambda utterance: len(utterance.codes))
-            for name, pool in pools.items()
-        }
-        shares = np.array([SHARES[name] for name in self.pools])
-        self.pool_shares = shares / shares.sum()
-        self.validation = [one for _, held_out in by_source.values() for one in held_out]
-        everything = [one for pool in self.pools.values() for one in pool]
         self.recorded = load_recorded(cache_folder())
-        self.prompts = Prompts(everything, self.recorded)
+        said = [(source, one) for source, (train, _) in by_source.items() for one in train]
+        self.batches = Batches(said, self.recorded, CONFIG.max_prompt_frames)
+        self.validation: dict[str, list[CodedUtterance]] = {}
+        for source, (_, held_out) in by_source.items():
+            group = PEOPLE if source == PEOPLE else "val"
+            self.validation.setdefault(group, []).extend(held_out)
         self.warm_started = False
+        self.aligner: Valle | None = None
         self.model = Valle(CONFIG).to(device)
         initialise(self.model)
         self.average = {
@@ -154,7 +127,8 @@ class Trainer:
             if self.step % LOG_EVERY == 0:
                 a_second = (self.positions - positions_before) / (time.monotonic() - began)
                 self._log(log, "train", losses, a_second)
-                self._log(log, "val", self.validate(), a_second)
+                for group in self.validation:
+                    self._log(log, group, self.validate(group), a_second)
                 if self.recorded:
                     self._log(log, "recorded", self.validate(recorded=1.0), a_second)
                 losses, began, positions_before = {}, time.monotonic(), self.positions
@@ -164,7 +138,9 @@ class Trainer:
 
     def train_step(self) -> dict[int, tuple[float, float]]:
         """Make one step; return loss in nats and accuracy by level."""
-        rows, random = self._draw_rows(self._random(0)), self._random(1)
+        share = CURRICULUM_START + (1 - CURRICULUM_START) * self.progress / CURRICULUM_SHARE
+        share = 1.0 if self.warm_started else min(1.0, share)
+        rows, random = self.batches.draw(self._random(0), share), self._random(1)
         rate = self.rate * self._rate()
         for optimizer, full in zip(self.optimizers, (MUON_RATE, ADAM_RATE), strict=True):
             for group in optimizer.param_groups:
@@ -197,51 +173,19 @@ class Trainer:
     def _in_fastest_type(self) -> torch.autocast:
         return torch.autocast(self.device.type, self.dtype, self.dtype != torch.float32)
 
-    def _draw_rows(self, random: np.random.Generator) -> list[Row]:
-        """Draw utterances of like length that fill the batch, each with a task and a prompt."""
-        share = CURRICULUM_START + (1 - CURRICULUM_START) * self.progress / CURRICULUM_SHARE
-        share = 1.0 if self.warm_started else min(1.0, share)
-        utterances = self.pools[str(random.choice(list(self.pools), p=self.pool_shares))]
-        pool = min(len(utterances), max(64, int(len(utterances) * share)))
-        centre = int(random.integers(0, pool))
-        longest = utterances[centre].positions + (PROMPT_FRAMES_MIN + CONFIG.max_prompt_frames) // 2
-        count = int(np.clip(POSITIONS // longest, 2, 64))
-        first = int(np.clip(centre - 4 * count, 0, max(0, pool - 8 * count)))
-        alike = np.arange(first, min(pool, first + 8 * count))
-        near = random.choice(alike, min(count, len(alike)), replace=False)
-        frames = int(random.integers(PROMPT_FRAMES_MIN, CONFIG.max_prompt_frames + 1))
-        drawn = DRAWN_UP_TO if random.random() < DRAWN_STEPS else 0.0
-        return [self._task(utterances[index], frames, drawn, random) for index in near]
-
-    def _task(
-        self,
-        utterance: CodedUtterance,
-        prompt_frames: int,
-        drawn_up_to: float,
-        random: np.random.Generator,
-    ) -> Row:
-        corrupted = float(random.uniform(0, CORRUPTED_UP_TO))
-        dropped = random.random()
-        null = bool(dropped < ALL_DROPPED)
-        prompt = None
-        if dropped >= ALL_DROPPED + PROMPT_DROPPED:
-            pieces = int(random.integers(1, PIECES_UP_TO + 1))
-            prompt = self.prompts.draw(utterance, prompt_frames, random, RECORDED_PROMPTS, pieces)
-        level = 0
-        if random.random() >= AR_SHARE:
-            level = 1 + int(random.choice(len(NAR_SHARES), p=NAR_SHARES))
-        drawn = float(random.uniform(0, drawn_up_to)) if level == 0 else 0.0
-        return Row(utterance, level, prompt, null, corrupted, drawn)
-
     @torch.no_grad()
-    def validate(self, recorded: float = 0.0) -> dict[int, list[tuple[float, float]]]:
+    def validate(
+        self, group: str = "val", recorded: float = 0.0
+    ) -> dict[int, list[tuple[float, float]]]:
         """Return loss and accuracy by level on utterances never trained on, always the same.
 
-        In a share of ``recorded`` the prompt is a recording, where there is one.
+        The ``group`` is that of people, or of all others (``val``). In a share of ``recorded`` the
+        prompt is a recording, where there is one.
         """
         random = np.random.default_rng(0)
-        prompts = Prompts(self.validation, self.recorded)
-        chosen = self.validation[:: max(1, len(self.validation) // VALIDATION_ROWS)]
+        prompts = Prompts(self.validation[group], self.recorded)
+        spoken = [one for one in self.validation[group] if one.phonemes]
+        chosen = spoken[:: max(1, len(spoken) // VALIDATION_ROWS)]
         prompted = [
             (one, prompts.draw(one, CONFIG.max_prompt_frames, random, recorded)) for one in chosen
         ]
@@ -281,6 +225,7 @@ class Trainer:
             "step": self.step,
             "positions": self.positions,
             "warm_started": self.warm_started,
+            "aligner": None if self.aligner is None else self.aligner.state_dict(),
         }
         torch.save(state, partial)
         partial.rename(path)
@@ -294,6 +239,8 @@ class Trainer:
             optimizer.load_state_dict(state)
         self.step, self.positions = saved["step"], saved["positions"]
         self.warm_started = saved["warm_started"]
+        if saved["aligner"] is not None:
+            self._align_by(saved["aligner"])
 
     def warm_start(self, folder: Path) -> None:
         """Begin with exported weights; they are translated if they have a codec that is another."""
@@ -310,6 +257,15 @@ class Trainer:
             name: value.detach().clone() for name, value in self.model.named_parameters()
         }
         self.warm_started = True
+        self._align_by(self.model.state_dict())
+
+    def _align_by(self, state: dict[str, Tensor]) -> None:
+        """From now on texts grow in some rows: frames are aligned by a model that stays."""
+        if CONFIG.alignment is None:
+            return
+        self.aligner = Valle(CONFIG).to(self.device).eval()
+        self.aligner.load_state_dict(state)
+        self.batches.words = FrameWords(self.aligner)
 
 
 def main() -> None:
@@ -327,7 +283,7 @@ def main() -> None:
     folder.mkdir(exist_ok=True)
     trainer = Trainer(args.steps, device, args.seed, args.rate)
     parameters = sum(p.numel() for p in trainer.model.parameters())
-    counts = {source: len(pool) for source, pool in trainer.pools.items()}
+    counts = {source: len(pool) for source, pool in trainer.batches.pools.items()}
     print(f"{parameters / 1e6:.2f} M parameters, utterances: {counts}, in {trainer.dtype}")
     if (folder / "checkpoint.pt").exists():
         trainer.load(folder / "checkpoint.pt")

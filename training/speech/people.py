@@ -32,6 +32,8 @@ from training.speech.corpus import SAMPLE_RATE_HZ, Part, Spoken, corpus_parser, 
 
 PEOPLE: Final = BUILTIN_MODEL.parent.parent / "shared" / "data" / "people"
 NAME: Final = "people"
+PERSON: Final = "person-"
+"""What the names of people begin with in the corpus; then come source and person."""
 PEOPLE_A_SHARD: Final = 24
 HELD_OUT: Final = {
     "librispeech": 10,
@@ -68,7 +70,7 @@ class PersonalRecording:
     @property
     def name(self) -> str:
         """What the corpus calls who speaks."""
-        return f"person-{self.speaker}"
+        return f"{PERSON}{self.speaker}"
 
 
 def read_index(folder: Path) -> list[PersonalRecording]:

@@ -221,7 +221,7 @@ def test_files_of_a_person_are_joined_but_silent_and_very_short_ones_until_they_
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("VALLE_TRAINING_CACHE", str(tmp_path))
-    folder = tmp_path / "people" / "package" / "sounds"
+    folder = tmp_path / "judged-people" / "package" / "sounds"
     folder.mkdir(parents=True)
     person = Person("somebody", "English", "package", "CC0-1.0", "sounds/*.wav")
     with pytest.raises(FileNotFoundError, match="package"):

@@ -3,6 +3,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from training.lm.batches import weights_of
 from training.lm.codes import CodedUtterance
 from training.lm.rows import Prompts
 
@@ -48,3 +49,17 @@ def test_a_prompt_of_pieces_is_as_long_and_has_one_of_each_of_some_others(random
     assert found is not None
     assert len(found) == 10
     assert sorted(set(found[:, 0].tolist())) == [1, 2]
+
+
+def test_every_person_is_drawn_as_often_and_those_of_a_worse_source_less():
+    pool = [
+        *[utterance(0, "person-vctk/1")] * 8,
+        utterance(0, "person-vctk/2"),
+        *[utterance(0, "person-speechocean762/0001")] * 4,
+        *[utterance(0, "kokoro")] * 3,
+    ]
+    found = weights_of(pool)
+    assert found[:8].sum() == pytest.approx(1)
+    assert found[8] == 1
+    assert found[9:13].sum() == pytest.approx(0.5)
+    np.testing.assert_array_equal(found[13:], 1)
