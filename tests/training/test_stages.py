@@ -38,7 +38,7 @@ LM = lm_stage.CONFIG.model_copy(
     update={"width": 16, "layers": 2, "heads": 2, "kv_heads": 1, "ffn": 24, "codes": 16,
             "alignment": None}
 )  # fmt: skip
-SMALL = {
+SMALL: dict[ModuleType, dict[str, object]] = {
     codec_stage: {
         "CONFIG": CODEC, "CLIP_FRAMES": 12, "BATCH": 4, "JUDGED_CLIPS": 2, "OPEN_STEPS": 3,
         "JUDGED_AFTER": 1, "KMEANS_BATCHES": 2, "VALIDATION_CLIPS": 3, "LOG_EVERY": 2,

@@ -94,7 +94,9 @@ def main() -> None:
     people = WHO[args.who]()
     others = {name: split(pieces)[1] for name, pieces in people.items()}
     hearings, dnsmos = {name: Hearing(name, people) for name in EMBEDDERS}, Dnsmos()
-    print(f"{args.who}: {len(people)} people, {sum(map(len, others.values()))} recordings")
+    print(
+        f"{args.who}: {len(people)} people, {sum(map(len, others.values()))} recordings", flush=True
+    )
     heads = [f"{name}: nearest | cosine | over the first" for name in hearings]
     print(f"| | {' | '.join(heads)} | DNSMOS |")
     print("| --- |" + " ---: |" * (3 * len(heads) + 1))

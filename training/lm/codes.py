@@ -12,8 +12,7 @@ codec, where they are found as if they were in the cache.
 
 import argparse
 import hashlib
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from multiprocessing import Pool
 from pathlib import Path
@@ -23,14 +22,12 @@ import torch
 from numpy.typing import NDArray
 from tqdm import tqdm
 
-from app.settings import BUILTIN_MODEL
-from models.checkpoints.builtin import load_codec, load_lm
+from models.checkpoints.builtin import load_codec
 from models.checkpoints.files import read_tensors
 from models.config import BOS_ID, EOS_ID
 from models.text import ENGLISH_SYMBOLS, phonemize
 from training.cache import NEXT_MODEL, cache_folder, present_model
 from training.codec.encoded import encoded
-from training.lm.told import was_said
 from training.speech.corpus import HELD_OUT_SHARDS, SAMPLE_RATE_HZ, Corpus, Part
 
 # The teacher leaves 0.3 s of silence before and 0.45 s after every sentence. A listener would wait
@@ -90,8 +87,6 @@ def _code_shard(task: tuple[Path, Path, str, int]) -> None:
         )
         for one, rows in zip(entries, codes, strict=True)
     ]
-    if source == PEOPLE:
-        utterances = _known(utterances)
     path = folder / source / f"{number:04d}.npz"
     partial = path.with_suffix(".partial.npz")
     np.savez(
@@ -104,17 +99,6 @@ def _code_shard(task: tuple[Path, Path, str, int]) -> None:
         part=np.array([one.part for one in utterances]),
     )
     partial.rename(path)
-
-
-def _known(utterances: Sequence[CodedUtterance]) -> list[CodedUtterance]:
-    """Return utterances, those that do not say what their text says as prompts alone."""
-    model = load_lm(BUILTIN_MODEL)
-    return [
-        one
-        if not one.phonemes or was_said(model, one.phoneme_ids, one.codes)
-        else replace(one, text="", phonemes="")
-        for one in utterances
-    ]
 
 
 def trimmed(samples: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -94,8 +94,7 @@ class NullHeadTrainer:
     def __init__(self, model: Valle, steps: int, seed: int = 0) -> None:
         torch.manual_seed(seed)
         self.model, self.steps, self.seed, self.step = model.eval(), steps, seed, 0
-        for parameter in model.parameters():
-            parameter.requires_grad_(requires_grad=False)
+        model.requires_grad_(requires_grad=False)
         by_source = load_codes(cache_folder()).values()
         train = [one for part, _ in by_source for one in part]
         held_out = [one for _, part in by_source for one in part]

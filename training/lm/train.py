@@ -70,7 +70,7 @@ MUON_RATE, ADAM_RATE = 2e-3, 2e-3
 WARM_STEPS = 60
 HOLD_SHARE = 0.3  # of the budget at the full rate, before it falls
 AVERAGE_DECAY = 0.995
-LOG_EVERY, SAVE_EVERY, VALIDATION_ROWS = 100, 50, 12
+LOG_EVERY, SAVE_EVERY, VALIDATION_ROWS = 50, 25, 12
 TRANSLATED_UTTERANCES = 1500  # encoded by both codecs to translate tables
 
 
