@@ -67,6 +67,11 @@ class ModelConfig(_Config):
     max_phonemes: int = Field(
         250, gt=0, description="Longest utterance it was trained on; longer sentences are split."
     )
+    last_marks: str = Field(
+        "",
+        description="Marks that the utterances of its training ended with: what ends with another "
+        "is given a full stop. Empty: any mark.",
+    )
     phoneme_vocabulary: dict[str, int] = Field(
         {},
         description="Every name and its id, where phonemes are merged by byte pairs and names may "

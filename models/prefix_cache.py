@@ -39,10 +39,10 @@ Read = Callable[
 """Appends each of some prefixes to a slot of a cache; see `one_by_one`, which does."""
 
 
-def one_by_one(model: Valle, layer: int | None = None) -> Read:
+def one_by_one(model: Valle, layers: Sequence[int] = ()) -> Read:
     """Return what reads prefixes one after the other, and gives for each what `Valle.read` does."""
     return lambda prefixes, places: [
-        model.read(prefix, *place, layer) for prefix, place in zip(prefixes, places, strict=True)
+        model.read(prefix, *place, layers) for prefix, place in zip(prefixes, places, strict=True)
     ]
 
 

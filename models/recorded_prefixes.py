@@ -72,7 +72,7 @@ class RecordedPrefixes:
     Args:
         levels: Level 0 alone, or finer ones.
         positions: The most of a sequence; None: the most of a prefix without frames.
-        layer: Whose queries it gives; None: the last layer's.
+        layers: Whose queries it gives.
     """
 
     @torch.inference_mode()
@@ -83,10 +83,10 @@ class RecordedPrefixes:
         levels: Sequence[int],
         record: Record,
         positions: int | None = None,
-        layer: int | None = None,
+        layers: Sequence[int] = (),
     ) -> None:
         config, weight = model.config, model.separator
-        self._model, self._levels, self._layer = model, [*levels], layer
+        self._model, self._levels, self._layers = model, [*levels], layers
         self._passes = model.transformer.paged(pool)
         self._lengths = padded_lengths(config, level_0=0 in levels)
         self._causal = 0 in levels or config.nar_mask == "causal"
@@ -104,7 +104,7 @@ class RecordedPrefixes:
         self._symbols = model.symbols()
         self._prompt = self._table.new_zeros(config.max_prompt_frames, config.levels)
         self._hidden = weight.new_zeros(rows, most, config.width)
-        self._queries = weight.new_zeros(rows, most, config.heads, config.head_dim)
+        self._queries = weight.new_zeros(len(layers), rows, most, config.heads, config.head_dim)
         # Largest first: the others then find all the memory that they need in the shared pool.
         self._plays: dict[tuple[bool, int], Play] = {
             (with_prompt, length): record(self._function(length, with_prompt=with_prompt))
@@ -180,7 +180,7 @@ class RecordedPrefixes:
         self._plays[with_prompt, length]()
         for cache, slot in paged:
             cache.advance(slot, count)
-        return [(self._hidden[row, :count], self._queries[row, :count]) for row in rows]
+        return [(self._hidden[row, :count], self._queries[:, row, :count]) for row in rows]
 
     def _reach(self, prefix: Prefix) -> NDArray[np.int64]:
         """Return how many positions each sees, itself among them: see `Valle.ranks`."""
@@ -209,13 +209,13 @@ class RecordedPrefixes:
                 table[:, part][:, :length] for part in (parts.positions, parts.reach)
             )
             layout = passes.layout(positions, table[:, parts.held][:, 0], counts, reach)
-            hidden, queries = passes.run(x, layout(table[:, parts.pages]), self._layer)
+            hidden, queries = passes.run(x, layout(table[:, parts.pages]), self._layers)
             self._hidden[:, :length].copy_(hidden.view(rows, length, -1))
-            self._queries[:, :length].copy_(queries.view(rows, length, *queries.shape[1:]))
+            self._queries[:, :, :length].copy_(queries.view(-1, rows, length, *queries.shape[2:]))
 
         return read
 
 
 def _joined(parts: Sequence[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
     hidden, queries = zip(*parts, strict=True)
-    return torch.cat(hidden), torch.cat(queries)
+    return torch.cat(hidden), torch.cat(queries, 1)

@@ -191,16 +191,15 @@ class Valle(nn.Module):
         return 2 + frames // self.config.block_frames
 
     def read(
-        self, prefix: Prefix, cache: SlotCache, slot: int, layer: int | None = None
+        self, prefix: Prefix, cache: SlotCache, slot: int, layers: Sequence[int] = ()
     ) -> tuple[Tensor, Tensor]:
         """Append a prefix to a slot.
 
-        Returns hidden states ``[S, D]``, and queries ``[S, heads, head_dim]`` of a layer; None: of
-        the last.
+        Returns hidden states ``[S, D]``, and queries ``[L, S, heads, head_dim]`` of some layers.
         """
         ranks = self.ranks(prefix.level, prefix.blocks)
         return self.transformer.extend(
-            prefix.embeddings, prefix.positions, cache, slot, ranks, layer
+            prefix.embeddings, prefix.positions, cache, slot, ranks, layers
         )
 
     def ranks(self, level: int, blocks: Tensor) -> Tensor:

@@ -137,11 +137,11 @@ def _attention(
         cache,
         0,
         torch.arange(len(inputs), device=codes.device),
-        layer,
+        [layer],
     )
     keys = cache.keys_of(layer, 0).float()
     text = slice(prefix.text_start, prefix.text_start + symbols)
-    queries = queries[len(prefix) - 1 :].float()
+    queries = queries[0, len(prefix) - 1 :].float()
     group = model.config.heads // model.config.kv_heads
     for head in range(model.config.heads):
         scores = queries[:, head] @ keys[head // group, text].T * queries.shape[-1] ** -0.5

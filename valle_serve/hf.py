@@ -219,10 +219,7 @@ class _CachedRows:
 
 
 def _windows(model: Any) -> dict[str, int | None]:
-    """Return the windows of a model's kinds of layers; nothing if all of them see all tokens.
-
-    Raises ValueError if it has layers that cannot go back.
-    """
+    """Return the windows of kinds of layers, if any; raises ValueError if one cannot go back."""
     config = model.config.get_text_config(decoder=True)
     window = getattr(config, "sliding_window", None)
     kinds = dict.fromkeys(getattr(config, "layer_types", None) or ())
@@ -301,10 +298,8 @@ def _begin(
     params: SamplingParams,
     config: GenerationConfig,
 ) -> tuple[ArSampler, list[_Row], list[int]]:
-    """Return sampler and rows, and the stops: behind the vocabulary if there is no end of text.
-
-    The first of several is the one that the knobs of length move, where they move any.
-    """
+    """Return sampler and rows, and the stops: behind the vocabulary if there is no end of text."""
+    # The first of several is the one that the knobs of length move, where they move any.
     ends = _listed(config.eos_token_id)
     moved = [name for name in _LENGTH if is_on(name, params)]
     if len(ends) > 1 and moved:

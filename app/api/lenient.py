@@ -70,11 +70,9 @@ def _with_numbers(raw: bytes | str, error: ValidationError) -> bytes | None:
 
 
 def _mend(root: list[Any], place: tuple[int | str, ...]) -> bool:
-    """Replace the value at a place by the number that it says; return whether it says one.
-
-    A place has names of types, too, where a field may be of several. In a list the values behind it
-    are replaced as well: of some lists only the first problem is told.
-    """
+    """Replace the value at a place by the number that it says; return whether it says one."""
+    # A place has names of types, too, where a field may be of several. In a list the values behind
+    # it are replaced as well: of some lists only the first problem is told.
     holder: Any = root
     key: int | str = 0
     for step in place:

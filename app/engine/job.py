@@ -11,9 +11,9 @@ from pydantic_core import CoreSchema, core_schema
 
 from samplers.knobs.params import SamplingParams
 
-FinishReason = Literal["stop", "length", "stuck", "empty", "cancelled", "error"]
-"""Why a speech or an utterance ended, the gravest last; `empty`: the stop was drawn before any
-frame."""
+FinishReason = Literal["stop", "aligned", "length", "stuck", "empty", "cancelled", "error"]
+"""Why a speech or an utterance ended, the gravest last. `aligned`: the model went on behind the end
+of the text, and the alignment ended it; `empty`: the stop was drawn before any frame."""
 
 STOPPED: Final[frozenset[FinishReason]] = frozenset({"stop", "empty"})
 """The finish reasons of an utterance that drew its stop."""
@@ -215,7 +215,7 @@ class Timings:
         return replace(both, first_audio_s=self.first_audio_s or other.first_audio_s)
 
 
-BacktrackCause = Literal["loop", "silence", "sequence"]
+BacktrackCause = Literal["loop", "silence", "sequence", "repeat"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,6 +306,14 @@ class UtteranceText:
         tuple[WordTimes, ...] | None,
         Field(description="When each word is heard; null without `timestamps`."),
     ] = None
+    sound_after_s: Annotated[
+        float | None,
+        Field(
+            description="Sound after its last word, by the alignment: some 0.15 s are its last"
+            " consonant and its echo. Null where the alignment was not followed:"
+            " `alignment_stop_frames`, `backtrack_repeat_frames`."
+        ),
+    ] = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -331,6 +339,7 @@ class SpokenUtterance(UtteranceText):
             duration_s=round(self.duration_s / speed, 6),
             trimmed_s=round(self.trimmed_s / speed, 6),
             frame_s=self.frame_s / speed,
+            sound_after_s=_played(self.sound_after_s, speed),
             words=self.words and tuple(one.at_speed(speed) for one in self.words),
         )
 
@@ -345,6 +354,7 @@ class SpokenUtterance(UtteranceText):
             trace=None,
             takes=(),
             words=None,
+            sound_after_s=None,
         )
 
 

@@ -142,6 +142,9 @@ class Level0Utterance:
     backtracks: tuple[Backtrack, ...] = ()
     trace: TraceColumns | None = None  # of every token, if it was asked for
     ranked: tuple[RankedTake, ...] = ()  # each hypothesis, if several were drawn to their ends
+    spoken: int | None = (
+        None  # the first frame behind the text, by the alignment, if it was followed
+    )
     memory: SamplerMemory | None = None
     ar_s = 0.0  # seconds of the steps that it took part in
     last = cut = False

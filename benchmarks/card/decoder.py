@@ -53,7 +53,7 @@ class Decoder:
             inputs = UtteranceInput([], params, slot, 0, frames)
             condition = Condition(slot, len(at), len(at))
             stop = self._model.config.stop_token
-            drawn.append(Hypothesis(inputs, [condition], None, stop_token=stop))
+            drawn.append(Hypothesis(inputs, [condition], None, None, stop_token=stop))
             self._batch.add(drawn[-1:], inputs)
         flying: deque[Callable[[], Arrived]] = deque()
         for frame in range(frames + self._batch.lag):

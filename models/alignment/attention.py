@@ -15,7 +15,7 @@ class TextAttention:
 
     Args:
         prefix: Whose first positions, not all, may be in the slot already.
-        read: Gives the queries of the layer of the model's alignment head, which it must have.
+        read: Gives last the queries of the layer of the alignment head, which there must be.
         text: The positions of the symbols that frames attend to.
     """
 
@@ -33,12 +33,12 @@ class TextAttention:
         head = model.config.alignment
         assert head is not None
         self._model, self._read, self._place, self._head = model, read, (cache, slot), head.head
-        ((hidden, queries),) = read([prefix[cache.lengths[slot] :]], [self._place])
+        ((hidden, asked),) = read([prefix[cache.lengths[slot] :]], [self._place])
         keys = cache.keys_of(head.layer, slot)
         group = model.config.heads // model.config.kv_heads
         self._keys = keys[head.head // group, text].float()
         # Which predict the next frame
-        self._hidden, self._queries = hidden[-1:].clone(), queries[-1:].clone()
+        self._hidden, self._queries = hidden[-1:].clone(), asked[-1, -1:].clone()
         self._at = prefix.response_start
 
     @torch.inference_mode()
@@ -49,10 +49,10 @@ class TextAttention:
         alone, and the log-probability ``[n]`` of each frame in nats.
         """
         frames = self._model.frames(codes, self._at)
-        ((hidden, queries),) = self._read([frames], [self._place])
+        ((hidden, asked),) = self._read([frames], [self._place])
         self._at += len(codes)
         hidden = torch.cat([self._hidden, hidden])
-        queries = torch.cat([self._queries, queries])
+        queries = torch.cat([self._queries, asked[-1]])
         hidden, self._hidden = hidden[:-1], hidden[-1:]
         queries, self._queries = queries[:-1], queries[-1:]
         query = queries[:, self._head].float()

@@ -1,6 +1,7 @@
 """The likeliest monotonic path through the attention of frames to the symbols of a text."""
 
-from typing import Final
+from collections.abc import Sequence
+from typing import Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -8,7 +9,6 @@ from numpy.typing import NDArray
 SKIP_NATS: Final = 3.0
 """Cost of each symbol that the path leaves out: speech may drop a word, but rarely does."""
 
-_FARTHEST: Final = 24  # symbols that one step may go on; the longest word or so
 _LEAST: Final = 1e-4  # probability below which attention says nothing
 _IMPOSSIBLE: Final = np.float32(-np.inf)
 
@@ -16,33 +16,94 @@ _IMPOSSIBLE: Final = np.float32(-np.inf)
 class MonotonicPath:
     """Assigns each frame a symbol, never an earlier one than the frame before (Viterbi).
 
-    What a push returns is final, and the next goes on from there: the same pushes give the same
-    path whether the frames come one by one or at once.
+    How likely each symbol is at a frame follows from that frame and those before it, whether they
+    come one by one or at once; `rewind` forgets the newest.
+
+    Attributes:
+        at: The likeliest symbol of each frame, as it was judged when the frame came.
+        behind: Of each frame its attention to the symbol that it attends to most, if that lies
+            more than one before the likeliest; else 0.
     """
 
     def __init__(self, symbols: int) -> None:
         self._symbols = symbols
-        self._at: int | None = None
+        # ``[W]`` of each frame: the score in nats of the best path that ends at each symbol
+        self._scores: list[NDArray[np.float64]] = []
+        self.at: list[int] = []
+        self.behind: list[float] = []
+        self._given = 0  # the last symbol that `push` has returned
+
+    def __len__(self) -> int:
+        """Count the frames."""
+        return len(self._scores)
 
     def push(self, attention: NDArray[np.float32]) -> NDArray[np.int64]:
-        """Return the symbols ``[n]`` of the next frames; rows of ``attention`` sum to about 1."""
-        if not len(attention):
-            return np.zeros(0, np.int64)
+        """Take the next frames; return their symbols ``[n]``, by frames up to the last of them.
+
+        Rows of ``attention`` ``[n, S]`` sum to about 1.
+        """
+        begin = len(self)
+        for frame in range(len(attention)):
+            self.advance([self], attention[frame : frame + 1])
+        path = np.maximum(self.walked(begin), self._given)
+        self._given = int(path[-1]) if len(path) else self._given
+        return path
+
+    def walked(self, begin: int = 0) -> NDArray[np.int64]:
+        """Return the symbols ``[n]`` of the frames from one on, judged by all frames so far."""
+        path = np.zeros(len(self) - begin, np.int64)
+        for frame in reversed(range(begin, len(self))):
+            before = self._scores[frame]
+            if frame + 1 < len(self):
+                reached = int(path[frame - begin + 1])
+                skipped = np.maximum(reached - 1 - np.arange(reached + 1), 0)
+                before = before[: reached + 1] - SKIP_NATS * skipped
+            path[frame - begin] = min(int(before.argmax()), self._symbols - 1)
+        return path
+
+    def rewind(self, frames: int) -> None:
+        """Keep the first frames alone."""
+        del self._scores[frames:], self.at[frames:], self.behind[frames:]
+
+    def copy(self) -> Self:
+        """Return a path that goes on by itself."""
+        other = type(self)(self._symbols)
+        other._scores, other._given = self._scores.copy(), self._given
+        other.at, other.behind = self.at.copy(), self.behind.copy()
+        return other
+
+    def _newest(self, width: int) -> NDArray[np.float64]:
+        if self._scores:
+            return self._scores[-1]
+        first = np.full(width, _IMPOSSIBLE, np.float64)
+        first[0] = 0.0
+        return first
+
+    @staticmethod
+    def advance(paths: "Sequence[MonotonicPath]", attention: NDArray[np.float32]) -> None:
+        """Take the next frame of each of B paths.
+
+        ``attention`` is ``[B, W]``: a path's symbols come first, all behind them is 0. W must be
+        the same at all frames of a path.
+        """
+        width = attention.shape[1]
+        best = np.stack([path._newest(width) for path in paths])
         scores = np.log(np.maximum(attention, _LEAST)).astype(np.float64)
         scores -= scores.max(1, keepdims=True)
-        best = np.full(self._symbols, _IMPOSSIBLE, np.float64)
-        best[self._at or 0] = 0.0
-        came = np.empty((len(scores), self._symbols), np.int64)
-        for frame, row in enumerate(scores):
-            best, came[frame] = _advance(best)
-            best += row
-        at = int(best.argmax())
-        path = np.empty(len(scores), np.int64)
-        for frame in range(len(scores) - 1, -1, -1):
-            path[frame] = at
-            at = int(came[frame, at])
-        self._at = int(path[-1])
-        return path
+        # A step from symbol i to j costs SKIP_NATS (j - i - 1), so the best i is that of the
+        # largest score + SKIP_NATS i.
+        costs = SKIP_NATS * np.arange(width)
+        stepped = np.maximum.accumulate(best + costs, 1)[:, :-1] - costs[:-1]
+        np.maximum(best[:, 1:], stepped, out=best[:, 1:])
+        best += scores
+        at = best.argmax(1)
+        attended = attention.argmax(1)
+        most = attention[np.arange(len(attended)), attended]
+        behind = np.where((attended > 0) & (attended < at - 1), most, 0.0)
+        for path, row, symbol, share in zip(paths, best, at.tolist(), behind.tolist(), strict=True):
+            path._scores.append(row)
+            path.at.append(min(symbol, path._symbols - 1))
+            path.behind.append(share)
 
 
 def followed(attention: NDArray[np.float32]) -> float:
@@ -72,14 +133,3 @@ def followed(attention: NDArray[np.float32]) -> float:
         total += float(attention[frame, max(0, at - 1) : at + 2].sum())
         at -= int(moved[frame, at])
     return total / frames
-
-
-def _advance(best: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Return the score ``[S]`` of each symbol after one step, and the symbol it came from."""
-    after, came = best.copy(), np.arange(len(best))
-    for step in range(1, min(_FARTHEST, len(best) - 1) + 1):
-        moved = best[:-step] - SKIP_NATS * (step - 1)
-        better = moved > after[step:]
-        after[step:][better] = moved[better]
-        came[step:][better] = np.flatnonzero(better)
-    return after, came

@@ -41,7 +41,7 @@ class _CheckedFile(_caching.IndexDataCacheFile):  # type: ignore[misc]  # it is 
     def save(self, key: Hashable, data: Any) -> None:
         """Write an entry; where it cannot be, say so once."""
         try:
-            super().save(key, _Entry(key, data))
+            super().save(key, _CachedKernel(key, data))
         except OSError as error:
             _say(f"they cannot be kept ({error.strerror}), so every start compiles", self._where)
 
@@ -65,7 +65,7 @@ class _CheckedFile(_caching.IndexDataCacheFile):  # type: ignore[misc]  # it is 
         content = self._dump((self._source_stamp, overloads))
         self._write(self._index_path, content, self._version)
 
-    def _save_data(self, name: str, data: "_Entry") -> None:
+    def _save_data(self, name: str, data: "_CachedKernel") -> None:
         self._write(self._data_path(name), self._dump(data.content), data.key)
 
     def _write(self, path: str, content: bytes, key: Hashable) -> None:
@@ -87,7 +87,7 @@ class _CheckedFile(_caching.IndexDataCacheFile):  # type: ignore[misc]  # it is 
             return None
 
 
-class _Entry:
+class _CachedKernel:
     """What is kept for a key; numba hands on the data alone."""
 
     def __init__(self, key: Hashable, content: Any) -> None:

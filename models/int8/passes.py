@@ -39,7 +39,12 @@ class Int8Passes:
         return Int8Cache(self._config, slots, max_length)
 
     def step(
-        self, x: Tensor, positions: Tensor, cache: SlotCache, slots: Sequence[int]
+        self,
+        x: Tensor,
+        positions: Tensor,
+        cache: SlotCache,
+        slots: Sequence[int],
+        layers: Sequence[int] = (),
     ) -> tuple[Tensor, Tensor]:
         """Append one position to each of several slots; see `CachedPasses.step`."""
         for slot in slots:
@@ -47,7 +52,7 @@ class Int8Passes:
         starts = [cache.lengths[slot] for slot in slots]
         ends = [start + 1 for start in starts]
         rows = _Activations(x, positions, slots, starts, ends, self._heads)
-        done = self._run(rows, cache, None)
+        done = self._run(rows, cache, None, layers)
         for slot in slots:
             cache.advance(slot, 1)
         return done
@@ -59,7 +64,7 @@ class Int8Passes:
         cache: SlotCache,
         slot: int,
         mask: Tensor | None,
-        layer: int | None = None,
+        layers: Sequence[int] = (),
     ) -> tuple[Tensor, Tensor]:
         """Append several positions to one slot; see `CachedPasses.extend`."""
         count, start = len(x), cache.lengths[slot]
@@ -67,17 +72,18 @@ class Int8Passes:
         end = start + count
         slots, starts, ends = [slot] * count, range(start, end), [end] * count
         rows = _Activations(x, positions, slots, starts, ends, self._heads)
-        done = self._run(rows, cache, None if mask is None else mask.numpy(), layer)
+        done = self._run(rows, cache, None if mask is None else mask.numpy(), layers)
         cache.advance(slot, count)
         return done
 
     def _run(
-        self, rows: "_Activations", cache: SlotCache, mask: Bools | None, wanted: int | None = None
+        self, rows: "_Activations", cache: SlotCache, mask: Bools | None, layers: Sequence[int]
     ) -> tuple[Tensor, Tensor]:
-        """Return the rows after the final norm, and the queries of a block or of the last."""
+        """Return the rows after the final norm, and the queries of some layers."""
         if not isinstance(cache, Int8Cache):
             raise ValueError("an int8 stack needs an Int8Cache: see Transformer.new_cache")
-        queries = rows.queries
+        wanted = [layer % len(self._layers) for layer in layers]
+        queries = rows.queries.new_empty(len(layers), *rows.queries.shape)
         blocks = enumerate(zip(self._layers, cache.layers, strict=True))
         for number, ((qkv, out, gate_up, down), layer) in blocks:
             qkv.quantize(rows.x, rows.integers, rows.scales)
@@ -109,8 +115,9 @@ class Int8Passes:
             product = gate_up.multiply(rows.integers)
             kernels.gate(product, rows.scales, gate_up.scales, self._silu, gated, scales)
             kernels.add(rows.x, down.multiply(gated), scales, down.scales)
-            if number == wanted:
-                queries = rows.queries.clone()  # which the next block overwrites
+            for place, one in enumerate(wanted):
+                if one == number:
+                    queries[place] = rows.queries  # which the next block overwrites
         y = torch.empty_like(rows.hidden)
         kernels.rms_norm(rows.x, self._gain, self._eps, y.numpy())
         return y, queries

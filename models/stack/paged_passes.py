@@ -48,20 +48,21 @@ class PagedPasses:
         self._blocks, self._last_norm, self._kernels = blocks, norm, kernels
         self.rotations, self.pool = rotations, pool
 
-    def run(self, x: Tensor, placed: Placed, layer: int | None = None) -> tuple[Tensor, Tensor]:
+    def run(self, x: Tensor, placed: Placed, layers: Sequence[int] = ()) -> tuple[Tensor, Tensor]:
         """Append new positions to the sequences.
 
         Args:
             x: ``[B * C, D]``, those of a sequence together.
-            layer: Whose queries are returned; None: the last layer's.
+            layers: Whose queries are returned.
 
         Returns:
-            ``[B * C, D]`` after the final norm, and queries ``[B * C, heads, head_dim]``.
+            ``[B * C, D]`` after the final norm, and queries ``[L, B * C, heads, head_dim]``.
         """
         names = ("project", "add_product", "store", "attend")
         project, add_product, store, attend = (self._kernels.of(name) for name in names)
         rotations, places, seen, pages = placed
-        x, wanted = x.clone(), x  # what is given is not changed
+        x = x.clone()  # what is given is not changed
+        asked: list[Tensor] = []
         for number, block in enumerate(self._blocks):
             attention, feed_forward = block.attention, block.feed_forward
             keys, values = self.pool.keys[number], self.pool.values[number]
@@ -74,10 +75,9 @@ class PagedPasses:
             norm, matrix = block.feed_forward_norm, feed_forward.gate_up.weight
             gated = project(x, matrix, norm.weight, norm.eps, feed_forward.kind)
             add_product(x, gated, feed_forward.down.weight)
-            if layer is None or number == layer:
-                wanted = queries
+            asked.append(queries)
         last = self._last_norm
-        return self._kernels.of("norm")(x, last.weight, last.eps), wanted
+        return self._kernels.of("norm")(x, last.weight, last.eps), chosen(asked, layers)
 
     def layout(
         self, positions: Tensor, lengths: Tensor, counts: Tensor, reach: Tensor
@@ -115,7 +115,7 @@ class PagedPasses:
         cache: PagedCache,
         slot: int,
         mask: Tensor | None,
-        layer: int | None = None,
+        layers: Sequence[int] = (),
     ) -> tuple[Tensor, Tensor]:
         """Append positions to a slot; see `CachedPasses`. Each sees those up to some later one."""
         count, held = len(x), cache.lengths[slot]
@@ -127,6 +127,13 @@ class PagedPasses:
         cache.reserve(slot, held + count)
         table = to_device([[held, count, *cache.pages(slot)]], x.device)
         layout = self.layout(positions[None], table[:, 0], table[:, 1], reach)
-        found = self.run(x, layout(table[:, 2:]), layer)
+        found = self.run(x, layout(table[:, 2:]), layers)
         cache.advance(slot, count)
         return found
+
+
+def chosen(queries: Sequence[Tensor], layers: Sequence[int]) -> Tensor:
+    """Return ``[L, S, heads, head_dim]``, the queries of some of all layers."""
+    if not layers:
+        return queries[-1][None][:0]
+    return torch.stack([queries[layer] for layer in layers])

@@ -84,15 +84,20 @@ class CachedPasses(Protocol):
 
     In integers `models.int8`, installed from outside.
     Both passes raise ValueError, and no slot has grown, if one is full or the cache is of another
-    kind. They return hidden states ``[S, D]`` after the final norm, and a layer's queries
-    ``[S, heads, head_dim]``, rotated as `SlotCache.keys_of` rotates its keys.
+    kind. They return hidden states ``[S, D]`` after the final norm, and the queries of ``layers``,
+    ``[L, S, heads, head_dim]``, rotated as `SlotCache.keys_of` rotates its keys.
     """
 
     def new_cache(self, slots: int, max_length: int) -> SlotCache:
         """Return an empty cache of ``slots`` sequences of up to ``max_length`` positions."""
 
     def step(
-        self, x: Tensor, positions: Tensor, cache: SlotCache, slots: Sequence[int]
+        self,
+        x: Tensor,
+        positions: Tensor,
+        cache: SlotCache,
+        slots: Sequence[int],
+        layers: Sequence[int] = (),
     ) -> tuple[Tensor, Tensor]:
         """Append one position, with id ``positions[b]``, to each of several distinct slots."""
 
@@ -103,9 +108,9 @@ class CachedPasses(Protocol):
         cache: SlotCache,
         slot: int,
         mask: Tensor | None,
-        layer: int | None = None,
+        layers: Sequence[int] = (),
     ) -> tuple[Tensor, Tensor]:
-        """Append several positions to one slot; the queries are a layer's, None: the last one's.
+        """Append several positions to one slot.
 
         ``mask`` is ``[S, T]`` bool, true where a new position attends to one of the T = length + S
         of the slot; None: it attends to all.

@@ -24,7 +24,7 @@ from models.stack.batching import UNPADDED, Batching, RowFunction, measure
 from models.stack.block import Block, RmsNorm
 from models.stack.cache import KVCache
 from models.stack.paged_cache import PagedCache, PagePool
-from models.stack.paged_passes import PagedPasses
+from models.stack.paged_passes import PagedPasses, chosen
 from models.stack.slot_cache import CachedPasses, SlotCache
 
 MAX_POSITIONS = 8192
@@ -125,7 +125,7 @@ class Transformer(nn.Module):
         cache: SlotCache,
         slot: int,
         ranks: Tensor | None = None,
-        layer: int | None = None,
+        layers: Sequence[int] = (),
     ) -> tuple[Tensor, Tensor]:
         """Append vectors ``x [S, D]`` to a slot, as `CachedPasses.extend`.
 
@@ -137,51 +137,60 @@ class Transformer(nn.Module):
             past = torch.ones(len(x), cache.lengths[slot], dtype=torch.bool, device=x.device)
             mask = torch.cat([past, ranks[None] <= ranks[:, None]], 1)
         if isinstance(cache, PagedCache):
-            return self.paged(cache.pool).extend(x, positions, cache, slot, mask, layer)
+            return self.paged(cache.pool).extend(x, positions, cache, slot, mask, layers)
         if self._passes is not None:
-            return self._passes.extend(x, positions, cache, slot, mask, layer)
+            return self._passes.extend(x, positions, cache, slot, mask, layers)
         cache = _as_kv_cache(cache)
-        rotations, wanted = self.rotations[positions], x
+        rotations = self.rotations[positions]
         visible = None if mask is None else mask[None]
-        last = len(self.blocks) - 1 if layer is None else layer
+        asked: list[Tensor] = []
         for number, block in enumerate(self.blocks):
             attention = block.attention
             queries, keys, values = attention.project_complex(block.attention_norm(x), rotations)
             cached = cache.write(number, slot, keys.transpose(0, 1), values.transpose(0, 1))
             x = x + attention.out(attend_grouped(queries, *cached, visible))
             x = x + block.feed_forward(block.feed_forward_norm(x))
-            if number == last:
-                wanted = queries
+            asked.append(queries)
         cache.advance(slot, len(x))
-        return self.norm(x), wanted
+        return self.norm(x), chosen(asked, layers)
 
     def step(
-        self, x: Tensor, positions: Tensor, cache: SlotCache, slots: Sequence[int]
+        self,
+        x: Tensor,
+        positions: Tensor,
+        cache: SlotCache,
+        slots: Sequence[int],
+        layers: Sequence[int] = (),
     ) -> tuple[Tensor, Tensor]:
         """Append a vector ``x [B, D]`` to each of B distinct slots, as `CachedPasses.step`.
 
         Not to pages, of which steps are recorded: see `models.stack.paged_passes`.
         """
         if self._passes is not None:
-            return self._passes.step(x, positions, cache, slots)
+            return self._passes.step(x, positions, cache, slots, layers)
         cache = _as_kv_cache(cache)
         parts = [
-            self._step_block(x[part], positions[part], cache, slots[part])
+            self._step_block(x[part], positions[part], cache, slots[part], layers)
             for part in self.batching.blocks(len(x))
         ]
         if len(parts) == 1:
             return parts[0]
         hidden, queries = zip(*parts, strict=True)
-        return torch.cat(hidden), torch.cat(queries)
+        return torch.cat(hidden), torch.cat(queries, 1)
 
     def _step_block(
-        self, x: Tensor, positions: Tensor, cache: KVCache, slots: Sequence[int]
+        self,
+        x: Tensor,
+        positions: Tensor,
+        cache: KVCache,
+        slots: Sequence[int],
+        layers: Sequence[int],
     ) -> tuple[Tensor, Tensor]:
         """As `step`, for the rows of one block of `batching`."""
         count, batching = len(x), self.batching
         x = batching.pad(x)
-        places, queries = cache.grow(slots), x
-        rotations = self.rotations[positions]
+        places, rotations = cache.grow(slots), self.rotations[positions]
+        asked: list[Tensor] = []
         for number, block in enumerate(self.blocks):
             attention = block.attention
             queries, keys, values = attention.project_complex(block.attention_norm(x), rotations)
@@ -189,7 +198,8 @@ class Transformer(nn.Module):
             attended = attention.attend_each(queries, [cache.rows(number, slot) for slot in slots])
             x = x + attention.out(batching.pad(attended))
             x = x + block.feed_forward(block.feed_forward_norm(x))
-        return self.norm(x[:count]), queries[:count]
+            asked.append(queries[:count])
+        return self.norm(x[:count]), chosen(asked, layers)
 
 
 def _as_kv_cache(cache: SlotCache) -> KVCache:

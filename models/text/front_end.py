@@ -43,7 +43,7 @@ class FrontEnd:
     """Converts texts to utterances, and phonemes to ids, as one model was trained."""
 
     def __init__(self, config: ModelConfig) -> None:
-        self._max_phonemes = config.max_phonemes
+        self._max_phonemes, self._last_marks = config.max_phonemes, config.last_marks
         self._tokenizer = Tokenizer(config.phoneme_ids)
         self._reader = reference_reader if config.phoneme_vocabulary else builtin_reader
 
@@ -128,11 +128,14 @@ class FrontEnd:
         return self._tokenizer.encode(phonemes)
 
     def _closed(self, utterance: Utterance) -> Utterance:
-        """Return an utterance with a full stop if its phonemes do not end in punctuation."""
+        """Return an utterance with one of the last marks that the model knows, or a full stop."""
         phonemes = utterance.phonemes
-        if not phonemes or phonemes[-1] in _ENDS or len(phonemes) >= self._max_phonemes:
+        spoken = phonemes.rstrip(f" {_ENDS}")
+        marks = phonemes[len(spoken) :]
+        if not spoken or (marks and not self._last_marks) or len(spoken) >= self._max_phonemes:
             return utterance
-        return replace(utterance, phonemes=f"{phonemes}.")
+        last = next((mark for mark in marks if mark in self._last_marks), ".")
+        return replace(utterance, phonemes=f"{spoken}{last}")
 
 
 def _nothing_to_speak(unread: Sequence[str], language: str) -> str:

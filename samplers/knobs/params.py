@@ -82,6 +82,13 @@ class RequestKnobs(KnobSet):
         group="length", off=0, unit="frames", step=1, top=90, ge=0,
         synonyms="early ending cut",
     )
+    alignment_stop_frames: int = knob(
+        0, "An utterance whose alignment has been at the end of its text for this many frames is "
+        "ended: it then says nothing again. 0 leaves the end to the stop. It takes an alignment "
+        "head.",
+        group="length", off=0, unit="frames", step=1, slider=False, top=75, ge=0,
+        values=(0, 16, 24, 32),
+    )
     # fmt: on
 
 
@@ -169,6 +176,12 @@ class DrawKnobs(KnobSet):
         150, "Longest silence; a longer one is taken back. 0 allows any.",
         off=0, unit="frames", step=1, slider=False, top=750, ge=0,
         values=(0, 25, 50, 75),
+    )
+    backtrack_repeat_frames: int = _backtrack(
+        0, "Words that are said again are taken back once this many frames clearly speak what "
+        "was said before, by the alignment, which takes an alignment head; 0 lets them stand.",
+        off=0, unit="frames", step=1, slider=False, top=30, ge=0,
+        values=(0, 5, 10),
     )
     backtrack_window: int = _backtrack(
         75, "A frame is final once this many newer ones exist; a loop that lies deeper ends the "

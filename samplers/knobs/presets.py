@@ -25,6 +25,10 @@ _BUILTIN: Mapping[str, Any] = {
     # No rewind in 1,080 sentences was deeper; the second chunk is final 30 frames after the
     # first instead of 90.
     "backtrack_share": 0.35,
+    # Sentences that end by themselves do so 16 to 23 frames after the alignment has reached their
+    # end: docs/results/texts.md.
+    "alignment_stop_frames": 24,
+    "backtrack_repeat_frames": 5,
 }
 
 PRESETS: Presets = {

@@ -131,10 +131,10 @@ def test_what_sees_nothing_after_it_is_read_piece_by_piece_also_frames_behind_it
 
 def test_queries_are_those_of_the_layer_that_is_asked_for() -> None:
     model, pool, _, tape = made([0])
-    recorded = RecordedPrefixes(model, pool, [0], tape.record, layer=0)
+    recorded = RecordedPrefixes(model, pool, [0], tape.record, layers=[0])
     prefix = model.prefix(text(0, 9), 0)
     ((_, queries),) = recorded([prefix], [(pool.new_cache(1, 90), 0)])
-    assert torch.allclose(queries, model.read(prefix, model.new_cache(1, 90), 0, 0)[1], atol=1e-4)
+    assert torch.allclose(queries, model.read(prefix, model.new_cache(1, 90), 0, [0])[1], atol=1e-4)
 
 
 def test_a_text_that_is_a_block_is_not_read_in_pieces() -> None:

@@ -14,6 +14,7 @@ TITLES: Final[Mapping[str, str]] = {
     "entropy": "mean entropy of the codes, bits",
     "nats": "mean log-probability of the codes, nats",
     "changed": "mean number of logits that a penalty or bias changed",
+    "after": "seconds of sound after the last word of an utterance, the most of a take",
     "missing": "share of the words that the alignment does not find",
     "hurry": "letters a second in the last third over those in the first",
 }
@@ -26,7 +27,9 @@ _FEWEST_WORDS = 6
 def measure(
     report: Mapping[str, Any], samples: NDArray[np.float32], rate_hz: int
 ) -> dict[str, float]:
-    """Return the measures of a take ``[N]``; the last two only where words have times.
+    """Return the measures of a take ``[N]``.
+
+    `after` is there only where the alignment was followed, the last two where words have times.
 
     ``report`` is that of the API, with its trace.
     """
@@ -43,6 +46,9 @@ def measure(
         "nats": _mean([token["logprob"] for token in tokens]),
         "changed": _mean([token["changed"] for token in tokens]),
     }
+    after = [one["sound_after_s"] for one in spoken if one.get("sound_after_s") is not None]
+    if after:
+        measures["after"] = max(after)
     words = [word for one in spoken for word in one.get("words") or ()]
     if words:
         measures["missing"] = _mean([float(word["missing"]) for word in words])

@@ -84,8 +84,9 @@ def _hear_joined(folder: Path, asked: Iterator[Take]) -> None:
         for clip, samples in join(takes):
             said = [in_words(take["text"]) for take in clip]
             errors = edits_of(said, in_words(whisper.hear(samples)))
-            for take, (words, edits) in zip(clip, errors, strict=True):
-                writer.writerow((json.dumps(take["setting"]), take["text"], words, edits))
+            for take, one in zip(clip, errors, strict=True):
+                row = json.dumps(take["setting"]), take["text"], one.words, one.edits
+                writer.writerow(row)
 
 
 def join(takes: Sequence[Take]) -> Iterator[tuple[list[Take], NDArray[np.float32]]]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import soxr
@@ -77,28 +77,49 @@ def count_errors(said: str, heard: str) -> Errors:
     )
 
 
-def edits_of(said: Sequence[str], heard: str) -> list[tuple[int, int]]:
-    """Return how many words each of some texts has, and how many edits of ``heard`` are at it.
+class WordEdits(NamedTuple):
+    """What was heard otherwise than it was to be said, in words of one text."""
 
-    ``heard`` is what was heard of all, one after another; a word too many is at the text whose word
-    follows it.
+    words: int
+    wrong: int
+    lost: int
+    added: int
+
+    @property
+    def edits(self) -> int:
+        """How many words are wrong, lost or added."""
+        return self.wrong + self.lost + self.added
+
+
+def edits_of(said: Sequence[str], heard: str) -> list[WordEdits]:
+    """Return the edits at each of some texts.
+
+    ``heard`` is what was heard of all, one after another. Words too many between two texts are at
+    the first if they are among its last five words, as what is said again is; else at the second.
     """
     import jiwer
 
     texts = [normalise(text).split() for text in said]
     of = [number for number, text in enumerate(texts) for _ in text]
-    edits = [0] * len(texts)
+    firsts = {of.index(number): number for number in set(of)}
+    wrong, lost, added = ([0] * len(texts) for _ in range(3))
+    spoken = normalise(heard).split()
     aligned = jiwer.process_words(
-        " ".join(word for text in texts for word in text), normalise(heard)
+        " ".join(word for text in texts for word in text), " ".join(spoken)
     )
     for part in aligned.alignments[0]:
         if part.type == "insert":
-            at = min(part.ref_start_idx, len(of) - 1)
-            edits[of[at]] += part.hyp_end_idx - part.hyp_start_idx
+            at = part.ref_start_idx
+            number = of[min(at, len(of) - 1)]
+            extra = spoken[part.hyp_start_idx : part.hyp_end_idx]
+            before = at in firsts and number > 0 and extra[0] in texts[number - 1][-5:]
+            added[number - before] += len(extra)
         elif part.type != "equal":
+            counts = wrong if part.type == "substitute" else lost
             for at in range(part.ref_start_idx, part.ref_end_idx):
-                edits[of[at]] += 1
-    return [(len(text), count) for text, count in zip(texts, edits, strict=True)]
+                counts[of[at]] += 1
+    rows = zip(texts, wrong, lost, added, strict=True)
+    return [WordEdits(len(text), *counts) for text, *counts in rows]
 
 
 def resample(samples: NDArray[np.float32], rate_hz: int, to_hz: int) -> NDArray[np.float32]:

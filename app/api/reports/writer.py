@@ -17,6 +17,7 @@ import numpy as np
 from pydantic import TypeAdapter
 from pydantic_core import to_json
 
+from app.api.reports.heard import sounds_after
 from app.api.reports.recent import Failure, Outcome, RequestReport, SpeechReport
 from app.engine.interface import Plan
 from app.engine.job import STOPPED, SpeechJob, SpeechResult, SpokenUtterance, TraceColumns
@@ -173,7 +174,10 @@ def warnings_for(text: str, speech: Plan | Outcome) -> list[str]:
     warnings = warnings_of(text, speech.language or "", speech.left_out)
     if isinstance(speech, SpeechResult) and not any(one.phonemes for one in speech.utterances):
         warnings.append(_SILENT)
-    return warnings + doubts(speech.params)
+    warnings += doubts(speech.params)
+    if isinstance(speech, SpeechResult):
+        warnings += sounds_after(speech.utterances)
+    return warnings
 
 
 def _report(job: SpeechJob, outcome: Outcome) -> SpeechReport:

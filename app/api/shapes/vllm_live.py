@@ -155,7 +155,7 @@ class StreamSession(ValleSession):
         config = self._config
         assert config is not None
         rate_hz = config.sample_rate or self._services.engine.info.sample_rate_hz
-        messages = _Utterance(self, config, self._utterances, rate_hz)
+        messages = _Narration(self, config, self._utterances, rate_hz)
         wav = config.response_format == "wav"  # whose header is written when its length is known
         form: AudioFormat = "pcm" if wav else config.response_format
         return await self.begin(_OPEN, config, form, messages)
@@ -176,7 +176,7 @@ class StreamSession(ValleSession):
         await self._socket.audio(sound)
 
 
-class _Utterance(SpeechMessages):
+class _Narration(SpeechMessages):
     """The messages of one utterance, each with its number."""
 
     def __init__(

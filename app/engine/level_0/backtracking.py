@@ -1,4 +1,4 @@
-"""Backtracking: a loop or a long silence is rewound, and what led there is penalised.
+"""Backtracking: loops, long silences and words said again are rewound, their codes penalised.
 
 A frame is final once `backtrack_window` newer ones exist, or `backtrack_share` of all are newer;
 the first block as soon as it is complete. This holds for streams and for speech sent whole alike,
@@ -23,6 +23,8 @@ from samplers.ops.stuck import discourage, find_loop, find_silence
 
 KEPT_SILENCE = 20  # frames: a pause, as people make them
 FAILURES_TO_BAN = 2
+RETURN_FRAMES = 4  # frames before speech goes back in its text that are drawn again, each time more
+MOST_RETURNS = 3  # to one place, before such speech may stand
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,14 +88,16 @@ class Backtracker:
         nats = discourage(nothing, codes, params.backtrack_factor**times, strength)
         return nats.index_fill_(1, codes[times >= FAILURES_TO_BAN], -torch.inf)[0]
 
-    def check(self, codes: Sequence[int]) -> Verdict | None:
+    def check(self, codes: Sequence[int], returned: int | None = None) -> Verdict | None:
         """Look for a loop, a silence or a banned sequence at the end; call after every frame.
 
-        None if nothing is found, or nothing can be done about it.
+        From frame ``returned`` on the text is said again. None if nothing is found, or nothing can
+        be done about it.
         """
         length = len(codes)
         self._reached = max(self._reached, length)
         found = self._sequence(codes) or self._loop(codes) or self._silence(codes)
+        found = found or self._return(returned)
         if found is None:
             return None
         cause, keep = found
@@ -102,7 +106,7 @@ class Backtracker:
         if keep >= length:  # nothing but final frames yet
             return None
         if keep < self.final or len(self.taken) >= self._params.backtrack_budget:
-            if cause == "sequence":  # a nuisance, but speech: it may stand
+            if cause in {"sequence", "repeat"}:  # a nuisance, but speech: it may stand
                 return None
             return Verdict(max(keep, self.final, self._kept), stuck=True)
         keep = max(keep, self._kept)
@@ -144,6 +148,18 @@ class Backtracker:
         recent = codes[-1 - longest :]
         hit = find_silence(recent, self._silent, longest=longest, keep=keep)
         return None if hit is None else ("silence", len(codes) - len(recent) + hit.rewind_to)
+
+    def _return(self, returned: int | None) -> tuple[BacktrackCause, int] | None:
+        """Draw what leads back to earlier words again, from further before each time it fails."""
+        if returned is None:
+            return None
+        near = [
+            one for one in self.taken
+            if one.cause == "repeat" and abs(one.kept - returned) <= MOST_RETURNS * RETURN_FRAMES
+        ]  # fmt: skip
+        if len(near) >= MOST_RETURNS:
+            return None
+        return "repeat", max(0, returned - RETURN_FRAMES * (1 + len(near)))
 
     def _sequence(self, codes: Sequence[int]) -> tuple[BacktrackCause, int] | None:
         """Find a sequence of `ban_sequences` that was completed although its end is penalised."""

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from app.engine.level_0.backtracking import Backtracker
+from app.engine.level_0.text_progress import TextProgress
 from app.engine.utterance import Level0Utterance, UtteranceInput, level_0_of
 from samplers.ar.trace import Record
 from samplers.knobs.features import is_on
@@ -24,6 +25,8 @@ class Condition:
     length: int  # positions of the prefix in the slot
     start: int  # position id of the first frame
     logprobs: Sequence[float] = ()  # nats, of each frame that an earlier take has drawn
+    # ``[T, head_dim]`` of the alignment head, of what predicted each frame of an earlier take
+    queries: Tensor | None = None
 
 
 class Hypothesis(Level0Utterance):
@@ -32,6 +35,7 @@ class Hypothesis(Level0Utterance):
     Attributes:
         conditions: The prefix with the text; if guided, also the one without. Empty once its
             slots are free.
+        progress: How far the text has been spoken; None if nobody asks.
         logprobs: Under the model's own logits, nats, of each code that was kept and of the stop;
             only if `keeps_logprobs`.
         records: The trace record of each token, and the row in it.
@@ -46,13 +50,14 @@ class Hypothesis(Level0Utterance):
         inputs: UtteranceInput,
         conditions: Sequence[Condition],
         backtracker: Backtracker | None,
+        progress: TextProgress | None,
         *,
         stop_token: int,
     ) -> None:
         self.inputs, self.conditions = inputs, tuple(conditions)
         self.wants_attention = is_on("entropix", inputs.params)
         self.keeps_logprobs = inputs.params.best_of > 1 or is_on("branch", inputs.params)
-        self.backtracker = backtracker
+        self.backtracker, self.progress = backtracker, progress
         self.codes: list[int] = level_0_of(inputs.kept).tolist() if inputs.kept else []
         self.logprobs = list(self.conditions[0].logprobs)
         self.score = 0.0  # log-probability of a beam, nats; -inf if the row holds no beam
@@ -88,6 +93,11 @@ class Hypothesis(Level0Utterance):
         return self.finish_reason is not None or self.score == -torch.inf
 
     @property
+    def goes_on(self) -> bool:
+        """Whether it sounds long behind the end of its text."""
+        return self.progress is not None and self.progress.goes_on
+
+    @property
     def slot(self) -> int:
         """Its row of the sampler, and the slot of the cache of its first condition."""
         return self.conditions[0].slot
@@ -98,7 +108,7 @@ class Hypothesis(Level0Utterance):
         return self.conditions[-1].slot
 
     def append(self, code: int) -> int | None:
-        """Append a frame, or end at the stop; backtrack if that completes a loop or a silence.
+        """Append a frame, or end at the stop or the end of the text; backtrack if it is stuck.
 
         Returns how many frames are kept, if it backtracks; else None.
         """
@@ -106,16 +116,28 @@ class Hypothesis(Level0Utterance):
             self.finish_reason = "stop" if self.codes else "empty"
             return None
         self.codes.append(code)
-        verdict = self.backtracker.check(self.codes) if self.backtracker else None
+        end = self.progress.end if self.progress else None
+        returned = self.progress.returned if self.progress and end is None else None
+        verdict = self.backtracker.check(self.codes, returned) if self.backtracker else None
         if verdict is not None:
-            del self.codes[verdict.keep :], self.logprobs[verdict.keep :]
+            self._keep(verdict.keep)
             if verdict.stuck:
                 self.finish_reason = "stuck"
+        elif end is not None:
+            self._keep(max(end, self.final, self.inputs.params.min_frames))
+            self.finish_reason = "aligned"
         elif len(self.codes) == self.inputs.max_frames:
             self.finish_reason = "length"
         return None if verdict is None else verdict.keep
+
+    def _keep(self, frames: int) -> None:
+        """Forget all frames but the first."""
+        del self.codes[frames:], self.logprobs[frames:]
+        if self.progress is not None:
+            self.progress.path.rewind(frames)
 
     def copy_from(self, other: "Hypothesis") -> None:
         """Take over codes, log-probabilities, trace and end of another; slots stay its own."""
         self.codes, self.logprobs = other.codes.copy(), other.logprobs.copy()
         self.records, self.finish_reason = other.records.copy(), other.finish_reason
+        self.progress = other.progress and other.progress.copy()

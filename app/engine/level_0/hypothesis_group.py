@@ -83,7 +83,7 @@ class BestOf(HypothesisGroup):
             self._choose()
 
     def _choose(self) -> None:
-        """Keep the best: those that spoke to their stop first, then by rank; the empty last."""
+        """Keep the best by rank, before those that went on behind their text or did not end."""
         params, silent = self.inputs.params, self.inputs.silent
         lengths = oddity([len(one.codes) for one in self.hypotheses])
         ranks = [
@@ -94,7 +94,8 @@ class BestOf(HypothesisGroup):
 
         def order_of(number: int) -> tuple[bool, bool, float]:
             one = self.hypotheses[number]
-            return one.finish_reason != "stop", not one.codes, -ranks[number]
+            ended = one.finish_reason in {"stop", "aligned"}
+            return not ended or one.goes_on, not one.codes, -ranks[number]
 
         order = sorted(range(len(ranks)), key=order_of)
         self.ranked = _report(self.hypotheses, ranks, order[0])

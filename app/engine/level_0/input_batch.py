@@ -7,16 +7,19 @@ pages, in fixed shapes that can be recorded, on a GPU.
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, Final, NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from app.engine.level_0.backtracking import Backtracker
 from app.engine.level_0.hypothesis import Condition, Hypothesis
+from app.engine.level_0.text_progress import TextProgress, follows_text
 from app.engine.utterance import UtteranceInput, level_0_of
 from models.alignment.attention import TextAttention
+from models.alignment.path import MonotonicPath
 from models.prefix import Prefix
 from models.prefix_cache import PrefixCache, Read, SlotPrefix
 from models.stack.attention import attention_statistics
@@ -28,6 +31,9 @@ from samplers.ar.trace import Record, log_prob_of
 from samplers.knobs.features import is_on, rows_needed
 from samplers.ops.rows import sanitise
 
+_ALIGNED: Final = 16
+"""Rows of attention are filled up to a multiple, so that no row's sum depends on its neighbours."""
+
 
 class Fed(NamedTuple):
     """What the model says to B hypotheses."""
@@ -37,6 +43,9 @@ class Fed(NamedTuple):
     attention: Tensor  # ``[B, 4]`` float32 of `samplers.ops.entropix.ATTENTION`
     invalid: Tensor  # ``[n]`` bool: whether there was a NaN
     places: Sequence[int]  # whose, of each of the n
+    # ``[B, W]`` float32, the attention to the text, see `InputBatch.text_width`; None if nobody's
+    # is followed
+    text: Tensor | None
 
 
 class Arrived(NamedTuple):
@@ -45,6 +54,7 @@ class Arrived(NamedTuple):
     codes: Sequence[int]  # the stop where a row has ended
     logprobs: Sequence[float]  # under the model's own logits, nats; empty if nobody asked
     invalid: frozenset[int]  # those whose logits had NaN
+    text: NDArray[np.float32] | None = None  # ``[B, W]``, as `Fed.text`
 
 
 @dataclass
@@ -72,13 +82,22 @@ class InputBatch(ABC):
     lag: ClassVar[int] = 0
 
     def __init__(
-        self, model: Valle, cache: SlotCache, reader: Callable[[int | None], Read]
+        self, model: Valle, cache: SlotCache, reader: Callable[[Sequence[int]], Read]
     ) -> None:
         config, device, slots = model.config, model.separator.device, len(cache.lengths)
         self.model, self.cache = model, cache
-        # Of which the queries are the last layer's, and those of the alignment head
-        self._read = reader(None)
-        self._read_aligned = None if config.alignment is None else reader(config.alignment.layer)
+        head = config.alignment
+        # Whose queries are read: the last layer's, and that of the alignment head
+        self.layers = [-1] if head is None else [-1, head.layer]
+        self._read = reader(self.layers)
+        # The keys of the alignment head of the symbols of each slot's text, ``[S, W, head_dim]``,
+        # what is added to their scores, ``[S, W]``, and the query at the end of the prefix
+        self.text_width = (
+            0 if head is None else -(-(config.max_phonemes + 2) // _ALIGNED) * _ALIGNED
+        )
+        self.text_keys = torch.zeros(slots, self.text_width, config.head_dim, device=device)
+        self.text_bias = torch.zeros(slots, self.text_width, device=device)
+        self.first_query = torch.zeros(slots, config.head_dim, device=device)
         self.table = SlotTable(
             slots,
             frames=cache.max_length,
@@ -131,7 +150,15 @@ class InputBatch(ABC):
                     backtracker = Backtracker(
                         params, inputs.silent, first_block=block, kept=inputs.kept
                     )
-                hypotheses.append(Hypothesis(inputs, conditions, backtracker, stop_token=stop))
+                hypotheses.append(
+                    Hypothesis(
+                        inputs,
+                        conditions,
+                        backtracker,
+                        self._text_progress(inputs, conditions[0]),
+                        stop_token=stop,
+                    )
+                )
         except BaseException:
             self._give_back(slots)
             raise
@@ -177,6 +204,17 @@ class InputBatch(ABC):
             if one in self._rows:
                 self.sampler.leave(one.slot)
                 self._leave(one)
+
+    def follow(self, step: QueuedStep, arrived: Arrived, places: Iterable[int]) -> None:
+        """Follow the texts of the hypotheses at some places, before their codes are appended."""
+        rows = [
+            (progress.path, place)
+            for place in places
+            if (progress := step.hypotheses[place].progress) and not step.hypotheses[place].idle
+        ]
+        if rows and arrived.text is not None:
+            paths, chosen = zip(*rows, strict=True)
+            MonotonicPath.advance(paths, arrived.text[list(chosen)])
 
     def append(self, step: QueuedStep, arrived: Arrived, place: int) -> None:
         """Append what a step drew to the hypothesis at a place, and rewind its row if need be."""
@@ -242,7 +280,8 @@ class InputBatch(ABC):
             flags = fed.invalid.tolist()
             invalid = {place for place, flag in zip(fed.places, flags, strict=True) if flag}
             nats = [] if logprobs is None else logprobs.tolist()
-            return Arrived(codes.tolist(), nats, frozenset(invalid))
+            text = None if fed.text is None else fed.text.numpy()
+            return Arrived(codes.tolist(), nats, frozenset(invalid), text)
 
         return arrived
 
@@ -252,13 +291,13 @@ class InputBatch(ABC):
         Returns how much each frame attends to each of the utterance's symbols, ``[T, S]``
         float32 on the host; None where the model has no alignment head.
         """
-        read, inputs = self._read_aligned, hypothesis.inputs
-        if read is None or not hypothesis.codes:
+        inputs = hypothesis.inputs
+        if not self.text_width or not hypothesis.codes:
             return None
         prefix, slot = inputs.ar_prefix(self.model), hypothesis.slot
         self.cache.rewind(slot, len(prefix) - 1)
         text = inputs.own_text(prefix)
-        reading = TextAttention(self.model, prefix, self.cache, slot, read, text=text)
+        reading = TextAttention(self.model, prefix, self.cache, slot, self._read, text=text)
         return reading.push(torch.tensor(hypothesis.codes))[0].cpu()
 
     def make_room(self, hypothesis: Hypothesis) -> None:  # noqa: B027  # pages need it
@@ -299,22 +338,60 @@ class InputBatch(ABC):
         ((hidden, queries),) = prefixes.read([wanted], self.cache, self._read)
         self.first_hidden[slot] = hidden[-1]
         self.first_attention[:, slot] = torch.nan
-        if place == 0 and is_on("entropix", inputs.params):
-            self.first_attention[:, slot] = self._statistics(queries[-1], slot)
-        start, logprobs = prefix.response_start, list[float]()
-        if inputs.kept is not None:
-            logprobs = self._run_kept(level_0_of(inputs.kept), start, slot)
-        return Condition(slot, len(prefix), start, logprobs)
+        if place == 0:
+            if is_on("entropix", inputs.params):
+                self.first_attention[:, slot] = self._statistics(queries[0, -1], slot)
+            if self.text_width and follows_text(inputs.params):
+                self.first_query[slot] = self._aligned(queries[:, -1:])[0]
+                self._read_keys(slot, inputs.own_text(prefix))
+        start = prefix.response_start
+        if inputs.kept is None:
+            return Condition(slot, len(prefix), start)
+        logprobs, asked = self._run_kept(level_0_of(inputs.kept), start, slot)
+        return Condition(slot, len(prefix), start, logprobs, asked)
 
-    def _run_kept(self, codes: Tensor, start: int, slot: int) -> list[float]:
-        """Run frames ``[T]`` of an earlier take, all but the last; returns their log-probs."""
-        hidden = self.first_hidden[slot, None]
+    def _run_kept(self, codes: Tensor, start: int, slot: int) -> tuple[list[float], Tensor]:
+        """Run the frames of an earlier take but the last; returns log-probs, queries of each."""
+        hidden, asked = self.first_hidden[slot, None], self.first_query[slot, None]
         if len(codes) > 1:
             frames = self.model.frames(codes[:-1], start)
-            ((after, _),) = self._read([frames], [(self.cache, slot)])
+            ((after, queries),) = self._read([frames], [(self.cache, slot)])
             hidden = torch.cat([hidden, after])
+            asked = torch.cat([asked, self._aligned(queries)])
         logits = sanitise(self.model.logits(hidden, 0))
-        return log_prob_of(logits, codes.to(logits.device)).tolist()
+        nats = log_prob_of(logits, codes.to(logits.device)).tolist()
+        return nats, asked
+
+    def _aligned(self, queries: Tensor) -> Tensor:
+        """Return the queries ``[R, head_dim]`` of the alignment head among those of `layers`."""
+        head = self.model.config.alignment
+        return queries[0, :, 0] if head is None else queries[1, :, head.head].float()
+
+    def _read_keys(self, slot: int, text: slice) -> None:
+        """Keep the keys of the alignment head of the symbols of a slot's text."""
+        head, config = self.model.config.alignment, self.model.config
+        assert head is not None
+        group = config.heads // config.kv_heads
+        keys = self.cache.keys_of(head.layer, slot)[head.head // group, text].float()
+        self.text_keys[slot] = 0.0
+        self.text_keys[slot, : len(keys)] = keys * config.head_dim**-0.5
+        self.text_bias[slot] = -torch.inf
+        self.text_bias[slot, : len(keys)] = 0.0
+
+    def _text_attention(self, query: Tensor, slot: int) -> Tensor:
+        """Return the attention ``[W]`` of a query of the alignment head to a slot's text."""
+        return torch.addmv(self.text_bias[slot], self.text_keys[slot], query).softmax(0)
+
+    def _text_progress(self, inputs: UtteranceInput, condition: Condition) -> TextProgress | None:
+        """Return how far an utterance has spoken its text; None if nobody asks."""
+        head = self.model.config.alignment
+        if head is None or not follows_text(inputs.params):
+            return None
+        progress = TextProgress(inputs.params, len(inputs.phoneme_ids), head.lead_frames)
+        for query in () if condition.queries is None else condition.queries:
+            attention = self._text_attention(query, condition.slot)
+            MonotonicPath.advance([progress.path], attention[None].cpu().numpy())
+        return progress
 
     def _statistics(self, query: Tensor, slot: int) -> Tensor:
         """Return the statistics ``[4]`` of the attention of a slot's last query."""
@@ -325,6 +402,9 @@ class InputBatch(ABC):
     def _copied(self, condition: Condition, slot: int) -> Condition:
         """Copy a prefix to another slot."""
         self.cache.fork(condition.slot, slot)
-        for first in (self.first_hidden, self.first_attention.T):
+        for first in (
+            self.first_hidden, self.first_attention.T, self.first_query, self.text_keys,
+            self.text_bias,
+        ):  # fmt: skip
             first[slot] = first[condition.slot]
         return replace(condition, slot=slot)

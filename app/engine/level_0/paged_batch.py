@@ -59,6 +59,7 @@ class PagedBatch(InputBatch):
         self._logits = torch.zeros(slots, vocab_size, device=device)
         self._attention = torch.zeros(4, slots, device=device)
         self._results = torch.zeros(slots, RESULTS, dtype=torch.float64, device=device)
+        self._text = torch.zeros(slots, self.text_width, device=device)
         # Of each row: positions of its prefix, position id of its first frame, and the slot whose
         # newest code it is fed: its own, but for that without the text.
         self._rows_of = np.array([[0] * slots, [0] * slots, range(slots)])
@@ -66,7 +67,7 @@ class PagedBatch(InputBatch):
         self._send_numbers, self._send_pages, self._send_places = (
             Upload(one).send for one in (self.table.numbers, self._pages, self._places)
         )
-        self._download = Download(self._results)
+        self._download, self._download_text = Download(self._results), Download(self._text)
         self._plain: set[Hypothesis] = set()
         model.logits(self.first_hidden, 0)  # measures what it has to before it is recorded
         # Largest first: the others then find all the memory that they need in the shared pool.
@@ -94,6 +95,7 @@ class PagedBatch(InputBatch):
             self._attention.index_select(1, own).T,
             invalid,
             [place for place, one in enumerate(hypotheses) if not one.idle],
+            self._text.index_select(0, own) if _any_follows(hypotheses) else None,
         )
 
     def draw(self, hypotheses: Sequence[Hypothesis]) -> Callable[[], Arrived] | None:
@@ -104,7 +106,8 @@ class PagedBatch(InputBatch):
         self.table.activate(slots)
         self._play(self._drawing[self._used_rows()], hypotheses)
         self.table.note_drawn(slots)
-        return self._arrival(slots, range(len(hypotheses)))
+        text = self._text if _any_follows(hypotheses) else None
+        return self._arrival(slots, range(len(hypotheses)), text)
 
     def fetch(self, fed: Fed, codes: Tensor, logprobs: Tensor | None) -> Callable[[], Arrived]:
         """Return what gives the results of a step; see `InputBatch`."""
@@ -113,7 +116,9 @@ class PagedBatch(InputBatch):
         if logprobs is not None:
             results[:, 1].copy_(logprobs)
         results[:, 2].copy_(fed.invalid)
-        return self._arrival(range(len(codes)), fed.places)
+        if fed.text is not None:  # which rows of slots are, so that one download serves both
+            self._text[: len(codes)].copy_(fed.text)
+        return self._arrival(range(len(codes)), fed.places, fed.text)
 
     def make_room(self, hypothesis: Hypothesis) -> None:
         """Take the pages that a row lacks for its next step; see `InputBatch`."""
@@ -132,9 +137,8 @@ class PagedBatch(InputBatch):
         self._feeding.clear()
         self._drawing.clear()
         self._attending = None
-        for one in (self._read, self._read_aligned):
-            if isinstance(one, RecordedPrefixes):
-                one.close()
+        if isinstance(self._read, RecordedPrefixes):
+            self._read.close()
         for slot in range(len(self.cache.lengths)):
             self.cache.rewind(slot, 0)
 
@@ -213,14 +217,20 @@ class PagedBatch(InputBatch):
         told[7, : len(guided)] = guided
         return told
 
-    def _arrival(self, rows: Sequence[int], places: Sequence[int]) -> Callable[[], Arrived]:
+    def _arrival(
+        self, rows: Sequence[int], places: Sequence[int], text: Tensor | None
+    ) -> Callable[[], Arrived]:
         """Return what gives some rows of the results; ``places`` are those that may be invalid."""
         ticket = self._download.fetch()
+        text_ticket = None if text is None else self._download_text.fetch()
 
         def arrived() -> Arrived:
             codes, logprobs, invalid = self._download.wait(ticket)[list(rows)].T.tolist()
             broken = frozenset(place for place in places if invalid[place])
-            return Arrived([int(code) for code in codes], logprobs, broken)
+            attention = None
+            if text_ticket is not None:
+                attention = self._download_text.wait(text_ticket)[list(rows)]
+            return Arrived([int(code) for code in codes], logprobs, broken, attention)
 
         return arrived
 
@@ -232,9 +242,15 @@ class PagedBatch(InputBatch):
         placed = Placed(
             self._passes.rotations[positions], places, seen[:, None], self._pages[:rows]
         )
-        hidden, queries = self._passes.run(self.model.embed_response(code[:, None], 0), placed)
+        embedded = self.model.embed_response(code[:, None], 0)
+        hidden, queries = self._passes.run(embedded, placed, self.layers)
         hidden = torch.where(begins[:, None], self.first_hidden[:rows], hidden)
-        return self.model.logits(hidden, 0), queries, seen, begins
+        if self.text_width:  # leave the attention to the text, too
+            asked = self._aligned(queries)
+            asked = torch.where(begins[:, None], self.first_query[:rows], asked)
+            scores = (self.text_keys[:rows] @ asked[..., None])[..., 0] + self.text_bias[:rows]
+            self._text[:rows].copy_(scores.softmax(-1))
+        return self.model.logits(hidden, 0), queries[0], seen, begins
 
     def _feed(self, rows: int, *, attends: bool = False) -> None:
         """Leave the logits of the first rows, and the statistics of their attention if asked."""
@@ -253,3 +269,7 @@ class PagedBatch(InputBatch):
             table.codes[:rows], table.lengths[:rows], table.stopped[:rows], self._results[:rows],
             self.model.config.stop_token,
         )  # fmt: skip
+
+
+def _any_follows(hypotheses: Sequence[Hypothesis]) -> bool:
+    return any(one.progress is not None for one in hypotheses)

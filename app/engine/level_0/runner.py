@@ -194,6 +194,7 @@ class ArRunner:
         """Append what a step drew, and free the rows of utterances that end with it."""
         arrived, rows = step.fetch(), zip(step.hypotheses, step.generations, strict=True)
         fresh = {place for place, (one, number) in enumerate(rows) if one.generation == number}
+        self._batch.follow(step, arrived, sorted(fresh))
         for group, own in places.items():
             if not (current := [place for place in own if place in fresh]):
                 continue
@@ -213,6 +214,7 @@ class ArRunner:
         if group.finish_reason not in {"cancelled", "error"}:
             best, inputs = group.hypotheses[0], group.inputs
             group.backtracks = tuple(best.backtracker.taken) if best.backtracker else ()
+            group.spoken = best.progress.spoken if best.progress else None
             group.trace = columns(best.records, top=inputs.top_logprobs) if inputs.trace else None
             memory = None
             if self._batch.has(best):

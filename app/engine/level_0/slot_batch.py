@@ -26,14 +26,16 @@ class SlotBatch(InputBatch):
         guided = [place for place in active if len(hypotheses[place].conditions) > 1]
         rows = [(hypotheses[place], hypotheses[place].conditions[0]) for place in active]
         rows += [(hypotheses[place], hypotheses[place].conditions[1]) for place in guided]
-        hidden, attention = self._decode(rows)
+        hidden, attention, text = self._decode(rows)
         logits = self.model.logits(hidden, 0)
         own, null = logits.tensor_split([len(active)])
         attention = attention[:, : len(active)]
+        text = None if text is None else text[: len(active)]
         if len(active) < len(hypotheses):
             row_of = {place: row for row, place in enumerate(active)}
             index = [row_of.get(place, 0) for place in range(len(hypotheses))]
             own, attention = own[index], attention[:, index]
+            text = None if text is None else text[index]
             pairs = [place for place, one in enumerate(hypotheses) if len(one.conditions) > 1]
             row_of = {place: row for row, place in enumerate(guided)}
             null = null[[row_of.get(place, 0) for place in pairs]] if guided else null
@@ -43,21 +45,36 @@ class SlotBatch(InputBatch):
             attention.T,
             logits.isnan().any(-1),
             [*active, *guided],
+            text,
         )
 
-    def _decode(self, rows: Sequence[_Row]) -> tuple[Tensor, Tensor]:
-        """Return ``[R, D]`` and ``[4, R]`` of each row's newest frame, or of its prefix's end."""
+    def _decode(self, rows: Sequence[_Row]) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Return ``[R, D]``, ``[4, R]``, ``[R, W]`` of each newest frame, or of its prefix."""
         fed = [place for place, (hypothesis, _) in enumerate(rows) if hypothesis.codes]
-        if len(fed) == len(rows):
-            return self._step(rows)
         slots = [condition.slot for _, condition in rows]
-        hidden, attention = self.first_hidden[slots], self.first_attention[:, slots]
-        if fed:
-            hidden[fed], attention[:, fed] = self._step([rows[place] for place in fed])
-        return hidden, attention
+        if len(fed) == len(rows):
+            hidden, attention, queries = self._step(rows)
+        else:
+            hidden, attention = self.first_hidden[slots], self.first_attention[:, slots]
+            queries = self.first_query[slots]
+            if fed:
+                hidden[fed], attention[:, fed], queries[fed] = self._step([
+                    rows[place] for place in fed
+                ])
+        followed = [
+            place
+            for place, (one, condition) in enumerate(rows)
+            if one.progress is not None and condition is one.conditions[0]
+        ]
+        if not followed:
+            return hidden, attention, None
+        text = self.text_bias.new_zeros(len(rows), self.text_width)
+        for place in followed:
+            text[place] = self._text_attention(queries[place], slots[place])
+        return hidden, attention, text
 
-    def _step(self, rows: Sequence[_Row]) -> tuple[Tensor, Tensor]:
-        """Run one step of the stack over the newest frame of each row."""
+    def _step(self, rows: Sequence[_Row]) -> tuple[Tensor, Tensor, Tensor]:
+        """Return ``[R, D]``, ``[4, R]``, ``[R, head_dim]`` of each newest frame; see `_decode`."""
         stack, device = self.model.transformer, self.model.separator.device
         newest = torch.tensor([one.codes[-1] for one, _ in rows], device=device)
         positions = torch.tensor(
@@ -65,9 +82,9 @@ class SlotBatch(InputBatch):
         )
         slots = [condition.slot for _, condition in rows]
         embedded = self.model.embed_response(newest[:, None], 0)
-        hidden, queries = stack.step(embedded, positions, self.cache, slots)
+        hidden, queries = stack.step(embedded, positions, self.cache, slots, self.layers)
         attention = torch.full((4, len(rows)), torch.nan, device=device)
         for place, (one, condition) in enumerate(rows):
             if one.wants_attention and condition is one.conditions[0]:
-                attention[:, place] = self._statistics(queries[place], condition.slot)
-        return hidden, attention
+                attention[:, place] = self._statistics(queries[0, place], condition.slot)
+        return hidden, attention, self._aligned(queries)

@@ -19,7 +19,7 @@ class UtteranceAlignment:
     ) -> None:
         head = model.config.alignment
         assert head is not None, "refused by the planner"
-        read = read or one_by_one(model, head.layer)
+        read = read or one_by_one(model, [head.layer])
         prefix = inputs.prefix(model, 0)
         cache = prefixes.new_cache(1, len(prefix) + inputs.max_frames)
         prefixes.begin([SlotPrefix(prefix, 0, inputs.voice)], cache, read)

@@ -135,7 +135,9 @@ class SoundJob:
         """Note the result of an utterance and return the last samples ``[N]`` of its sound."""
         assert end.finish_reason is not None
         cut: list[FinishReason] = ["length"] * end.cut
-        self._finish_reason = gravest(self._finish_reason, end.finish_reason, *cut)
+        # A speech whose texts were all spoken to their ends ended as it should.
+        reason: FinishReason = "stop" if end.finish_reason == "aligned" else end.finish_reason
+        self._finish_reason = gravest(self._finish_reason, reason, *cut)
         if not end.within:
             return _NO_SAMPLES
         utterance = self._plan.utterances[self._number - self._first]
@@ -170,6 +172,7 @@ class SoundJob:
                 frame_s=self._frame_s,
                 rate=utterance.rate,
                 words=words,
+                sound_after_s=self._sound_after_s(end.spoken),
                 memory=end.memory,
                 voice=utterance.voice,
             )
@@ -177,6 +180,16 @@ class SoundJob:
         self._clock = None
         self._number += 1
         return rest
+
+    def _sound_after_s(self, spoken: int | None) -> float | None:
+        """Return for how long the utterance sounds behind its last word, at frame ``spoken``."""
+        head = self._speech.model.config.alignment
+        if spoken is None or head is None:
+            return None
+        joiner = self._joiner
+        spoken_s = (spoken + head.lead_frames) * self._frame_s
+        sound_s = (joiner.end - joiner.begin + joiner.trimmed) / self._rate_hz
+        return round(max(0.0, sound_s - spoken_s), 4)
 
     def _new_clock(self, number: int) -> WordClock | None:
         """Return the clock of an utterance of the plan, if timestamps are asked for."""

@@ -170,7 +170,7 @@ class RecordedChunks:
         self.aligned: RecordedPrefixes | None = None
         if (head := config.alignment) is not None:
             self.aligned = RecordedPrefixes(
-                speech.model, pool, [0], record, sizes.columns, head.layer
+                speech.model, pool, [0], record, sizes.columns, [head.layer]
             )
         self._passes = speech.model.transformer.paged(pool)
         self._row = row_of(config.levels, self.frames[-1], sizes.columns // PAGE)

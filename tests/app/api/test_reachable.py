@@ -13,10 +13,12 @@ from typing import Any, NamedTuple
 
 import httpx
 import pytest
+import torch
 from fastapi import FastAPI
 
 from app.main import create_app
 from app.settings import Settings
+from models.checkpoints.builtin import load_lm, save_lm
 from models.config import AlignmentHead
 from samplers.knobs.features import needs_of
 from samplers.knobs.params import SamplingParams
@@ -41,6 +43,8 @@ STOP = MODEL.stop_token
 BASE = {"input": "Hi.", "seed": 1, "max_duration_s": 0.32, "nar_levels": 0}
 FINER = {"nar_levels": 2}
 DRAWN = FINER | {"nar_temperature": 1.0}
+# Goes to a model that attends to one symbol at a time.
+LOOKING = {"backtrack_repeat_frames": 0, "input": "Hello there, water."}
 # Goes to a model whose finer levels see all frames; others have no windows.
 WINDOWED = FINER | {"nar_window_frames": 4}
 AGAIN_AND_AGAIN = {"logit_bias": {"5": 9.0}}
@@ -157,12 +161,14 @@ ROWS: dict[str, tuple[Any, Knobs]] = {
     "ras_mask_first": (False, {"ras": True} | AGAIN_AND_AGAIN),
     "sampler_order": ("llama", {"temperature": 3.0, "top_p": 0.5}),
     "temperature_last": (True, {"temperature": 3.0, "top_p": 0.5}),
+    "alignment_stop_frames": (1, {}),
     "backtrack": (False, STUCK),
     "backtrack_max_period": (1, SWAYING),
     "backtrack_min_repeats": (16, SWAYING),
     "backtrack_min_frames": (150, SWAYING),
     # Code 0 is silence to the toy's codec.
     "backtrack_max_silence": (5, {"logit_bias": {"0": 99.0}, "backtrack": True}),
+    "backtrack_repeat_frames": (1, LOOKING | {"backtrack": True}),
     "backtrack_window": (1, SWAYING),
     # Found after the first block.
     "backtrack_share": (0.05, STUCK | {"backtrack_min_frames": 20}),
@@ -275,14 +281,21 @@ def speak(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Speak]:
     able = MODEL.model_copy(update={"masked_level_0": True, "alignment": head})
     full = able.model_copy(update={"nar_mask": "full"})
     folder = tmp_path_factory.mktemp("able")
+    looking = make(folder / "looking", config=able)
+    model = load_lm(looking)
+    with torch.no_grad():
+        model.transformer.blocks[0].attention.qkv.weight.mul_(20.0)
+    save_lm(looking, able, model.state_dict())
     with (
         served(_toy_app(make(folder / "toy", config=able))) as client,
         served(_toy_app(make(folder / "full", config=full))) as full_client,
+        served(_toy_app(looking)) as looking_client,
     ):
 
         @cache
         def spoken(body: str) -> Spoken:
             asked = full_client if "nar_window_frames" in json.loads(body) else client
+            asked = looking_client if json.loads(body)["input"] == LOOKING["input"] else asked
             answer = asked.post("/tts", content=body, headers=JSON)
             if answer.status_code == 422:
                 return Spoken("", "", answer.json()["error"]["param"])

@@ -88,9 +88,11 @@ def test_entropix_sees_the_attention_of_the_conditional_row_to_what_is_kept(spee
         end = len(prefix) + frame
         cache = KVCache(model.config, slots=1, max_length=end)
         _, queries = model.transformer.extend(
-            whole[:end], positions[:end], cache, 0, torch.arange(end)
+            whole[:end], positions[:end], cache, 0, torch.arange(end), [-1]
         )
-        fresh = attention_statistics(queries[-1:], cache.keys_of(-1, 0)[None], torch.tensor([end]))
+        fresh = attention_statistics(
+            queries[0, -1:], cache.keys_of(-1, 0)[None], torch.tensor([end])
+        )
         found = [trace[f"attention_{name}"][last[frame]] for name in names]
         assert found == pytest.approx(fresh[:, 0].tolist(), abs=1e-4)
 

@@ -41,6 +41,52 @@ def test_a_path_never_goes_back_however_the_frames_come(seed: int, cuts: list[in
     assert (np.diff(joined) >= 0).all()
 
 
+@given(
+    seed=st.integers(0, 10**6),
+    cuts=st.lists(st.integers(0, 30), max_size=4),
+    padding=st.integers(0, 5),
+)
+def test_a_path_is_the_same_whether_frames_come_at_once_or_not_and_beside_others(
+    seed: int, cuts: list[int], padding: int
+) -> None:
+    rows, others = attention(30, 9, seed), attention(30, 9, seed + 1)
+    whole, pieces, beside, other = (MonotonicPath(9) for _ in range(4))
+    whole.push(rows)
+    for part in np.split(rows, sorted(cuts)):
+        pieces.push(part)
+    wide = np.pad(np.stack([rows, others], 1), ((0, 0), (0, 0), (0, padding)))
+    for both in wide:
+        MonotonicPath.advance([beside, other], both)
+    for path in (pieces, beside):
+        assert (path.at, path.behind) == (whole.at, whole.behind)
+        assert path.walked().tolist() == whole.walked().tolist()
+
+
+@given(seed=st.integers(0, 10**6), kept=st.integers(0, 20))
+def test_a_path_that_was_rewound_goes_on_as_if_the_frames_had_not_been(
+    seed: int, kept: int
+) -> None:
+    rows = attention(20, 7, seed)
+    direct, rewound = MonotonicPath(7), MonotonicPath(7)
+    direct.push(rows[:kept])
+    rewound.push(rows)
+    copy = rewound.copy()
+    rewound.rewind(kept)
+    again = attention(10, 7, seed + 1)
+    direct.push(again)
+    rewound.push(again)
+    assert rewound.walked().tolist() == direct.walked().tolist()
+    assert (rewound.at, rewound.behind, len(copy)) == (direct.at, direct.behind, 20)
+
+
+def test_attention_to_earlier_symbols_lies_behind_a_path_that_went_on() -> None:
+    walked = [0, 1, 2, 3, 4, 5, 6, 1, 2]
+    path = MonotonicPath(8)
+    path.push(np.eye(8, dtype=np.float32)[walked])
+    assert path.at == [0, 1, 2, 3, 4, 5, 6, 6, 6]
+    assert path.behind == [0, 0, 0, 0, 0, 0, 0, 1, 1]
+
+
 def test_a_clear_attention_is_followed_and_a_skipped_symbol_has_no_frame() -> None:
     walked = [0, 0, 1, 2, 2, 4, 4, 5]  # 3 is skipped
     rows = np.eye(6, dtype=np.float32)[walked]

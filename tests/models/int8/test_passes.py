@@ -107,9 +107,9 @@ def test_a_query_is_told_as_it_was_asked(floats: Transformer, stack: Transformer
     found = []
     for one, cache in ((floats, KVCache(CONFIG, 1, 40)), (stack, new_cache(1, 40))):
         one.extend(x[:29], positions[:29], cache, 0, positions[:29])
-        _, queries = one.step(x[29:], positions[29:], cache, [0])
+        _, queries = one.step(x[29:], positions[29:], cache, [0], [-1])
         keys = cache.keys_of(-1, 0)[None]
-        found.append(attention_statistics(queries, keys, torch.tensor([30])))
+        found.append(attention_statistics(queries[0], keys, torch.tensor([30])))
     expected, seen = found
     assert torch.allclose(seen, expected, rtol=0.05, atol=1e-3)
 

@@ -73,11 +73,11 @@ def test_whatever_slots_go_through_their_passes_are_those_without_a_cache(
         ranks = MASKS[mask](torch.arange(count))
         after = held[which][slot] = before.with_more(x, ranks)
         given = None if mask == "full" else ranks
-        found, queries = stack.extend(x, start + torch.arange(count), cache, slot, given, layer)
+        found, queries = stack.extend(x, start + torch.arange(count), cache, slot, given, [layer])
         expected = uncached(stack, after.x, after.ranks)[start:]
         torch.testing.assert_close(found, expected, atol=CLOSE, rtol=CLOSE)
         keys = cache.keys_of(layer, slot).repeat_interleave(CONFIG.heads // CONFIG.kv_heads, 0)
-        scores = (keys @ queries[-1][..., None])[..., 0] / CONFIG.head_dim**0.5
+        scores = (keys @ queries[0, -1][..., None])[..., 0] / CONFIG.head_dim**0.5
         expected = scores_of(stack, after.x, after.ranks, layer)
         torch.testing.assert_close(scores.double(), expected, atol=CLOSE, rtol=CLOSE)
 
@@ -88,14 +88,14 @@ def test_whatever_slots_go_through_their_passes_are_those_without_a_cache(
         if not slots:
             return
         x, at = vectors(len(slots), number), torch.tensor([len(own[slot].x) for slot in slots])
-        found, queries = stack.step(x, at, cache, slots)
+        found, queries = stack.step(x, at, cache, slots, [-1])
         for row, slot in enumerate(slots):
             after = own[slot] = own[slot].with_more(x[row, None], torch.zeros(1, dtype=torch.int64))
             expected = uncached(stack, after.x, after.ranks)[-1]
             torch.testing.assert_close(found[row], expected, atol=CLOSE, rtol=CLOSE)
             count, keys = torch.tensor([len(after.x)]), cache.keys_of(-1, slot)[None]
             wanted = measure(scores_of(stack, after.x, after.ranks, -1)[None], count).float()
-            one = attention_statistics(queries[row, None], keys, count)
+            one = attention_statistics(queries[0, row, None], keys, count)
             torch.testing.assert_close(one, wanted, atol=CLOSE, rtol=CLOSE)
 
     def record(which: int, number: int) -> None:

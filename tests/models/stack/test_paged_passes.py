@@ -76,5 +76,5 @@ def test_hidden_states_and_queries_have_the_type_of_the_weights(stack: Transform
     kernels: Kernels = stack.kernels
     stack = stack.bfloat16()
     stack.kernels = kernels
-    hidden, queries = stack.extend(vectors(3).bfloat16(), at, cache, 0, at, 0)
+    hidden, queries = stack.extend(vectors(3).bfloat16(), at, cache, 0, at, [0])
     assert hidden.dtype == queries.dtype == torch.bfloat16

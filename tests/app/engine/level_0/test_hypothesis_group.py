@@ -100,7 +100,7 @@ def attention_of(model: Valle, asked: UtteranceInput, codes: list[int]) -> np.nd
     head, prefix = model.config.alignment, asked.ar_prefixes(model)[0]
     assert head is not None
     cache = model.new_cache(1, len(prefix) + len(codes))
-    read = one_by_one(model, head.layer)
+    read = one_by_one(model, [head.layer])
     PrefixCache(model).begin([SlotPrefix(prefix, 0, None)], cache, read)
     text = asked.own_text(prefix)
     own = model.phonemes(torch.tensor(asked.phoneme_ids[1:-1]))

@@ -189,7 +189,7 @@ def test_a_step_waits_for_nothing_and_launches_little(model, numbers, most) -> N
     assert sum(launched.values()) <= most, launched
 
 
-@pytest.mark.parametrize(("slots", "recordings"), [(1, 7), (8, 13), (20, 15)])
+@pytest.mark.parametrize(("slots", "recordings"), [(1, 5), (8, 11), (20, 13)])
 def test_there_is_one_recording_a_number_of_rows_and_draw_and_none_after_the_start(
     model, slots, recordings
 ) -> None:
