@@ -26,6 +26,7 @@ _SYMBOLS_A_LETTER: Final = 0.95
 """Phoneme symbols for a letter of English, about, stress marks among them."""
 
 _ESTIMATES: Final = 3
+_WINDOW: Final = 6  # letters that are cut together, as a multiple of the phonemes of a part
 
 _NOT_FIRST: Final = " ,;:.!?…—–-"
 
@@ -102,21 +103,32 @@ def _fitting(
         )
         yield Utterance(inline.write(text.text), phonemes[:most], words=words)
         return
-    parts = _parts(text, phonemes, spoken, most)
-    for part, pauses in parts[:-1]:
+    # A long text is cut window by window, so that no step of the work is long. The last part of a
+    # window goes on in the next.
+    window = text[: _window(text.text, most)]
+    found = _best_cuts(window, phonemes, spoken, most)
+    for part, cut in zip(_between(window, found), found, strict=False):
         *first, last = _fitting(part, inline, speak, most, joint)
         yield from first
         phonemes = last.phonemes
-        if not pauses and len(phonemes) + len(joint) <= most:
+        if not cut.pauses and len(phonemes) + len(joint) <= most:
             phonemes += joint
-        yield replace(last, phonemes=phonemes, pause_after_s=None if pauses else 0.0)
-    yield from _fitting(parts[-1][0], inline, speak, most, joint)
+        yield replace(last, phonemes=phonemes, pause_after_s=None if cut.pauses else 0.0)
+    yield from _fitting(text[found[-1].start :].strip(), inline, speak, most, joint)
 
 
-def _parts(
+def _window(line: str, most: int) -> int:
+    """Return the end of the first words of a line that are cut together."""
+    if len(line) <= _WINDOW * most:
+        return len(line)
+    space = line.rfind(" ", most, _WINDOW * most)
+    return space if space > 0 else _WINDOW * most
+
+
+def _best_cuts(
     text: Rewritten, phonemes: str | None, spoken: Callable[[Rewritten], str | None], most: int
-) -> list[tuple[Rewritten, bool]]:
-    """Return the parts of a sentence, two at least, and whether speech pauses behind each."""
+) -> list[Cut]:
+    """Return where a sentence is cut, once at least."""
     # How long a part is spoken is estimated from its letters, then from those of each part. The
     # last cuts that fit are taken.
     line = text.text
@@ -141,8 +153,7 @@ def _parts(
             lengths += [total + step * at for at in range(until - start)]
             total += step * (until - start)
         lengths.append(total)
-    pauses = [*(cut.pauses for cut in best), False]
-    return list(zip(_between(text, best), pauses, strict=True))
+    return best
 
 
 def _between(text: Rewritten, found: Sequence[Cut]) -> list[Rewritten]:
