@@ -268,7 +268,8 @@ def working(
 ) -> tuple[SoundWorker, list[RunningJob]]:
     """Return a worker whose jobs have begun an utterance, the most urgent first."""
     worker = new_worker(capacity or Capacity(), over)
-    begun = [new_job(submitted_s=float(number)) for number in range(jobs)]
+    # Of no known length: on a busy machine their few samples would be held back.
+    begun = [new_job(submitted_s=float(number), expected_s=0.0) for number in range(jobs)]
     for job in begun:
         worker.begin(job)
         worker.put(job, BEGIN)
