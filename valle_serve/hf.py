@@ -229,7 +229,7 @@ def _windows(model: Any) -> dict[str, int | None]:
     for kind in kinds:
         if kind not in {_FULL, "sliding_attention"}:
             raise ValueError(f"backtrack: this model has layers of {kind}, which cannot go back")
-    if "sliding_attention" not in kinds:
+    if "sliding_attention" not in kinds or window is None:
         return {}
     return {kind: None if kind == _FULL else int(window) for kind in kinds}
 

@@ -46,6 +46,7 @@ from app.main import create_app as service
 from app.server import serve
 from app.settings import Settings
 from models.text import Utterance
+from models.voices.recording import Recording
 from models.voices.voice import BuiltinVoices
 from samplers.knobs.features import rows_needed
 from samplers.knobs.params import SamplingParams
@@ -111,9 +112,14 @@ class Card:
         voice = self.voices.speaker(job.voice, job.owner)
         return Plan(job, job.params, seed, voice, "en", (), 0.0, rows_needed(job.params))
 
-    def encode(self, content: bytes) -> Codes:
-        """Return the codes of a frame: no recording is read."""
-        del content
+    def recording(self, content: bytes, start_s: float | None = None) -> Recording:
+        """Return a frame of silence: nothing is read."""
+        del content, start_s
+        return Recording(np.zeros(_SAMPLES, np.float32), RATE_HZ)
+
+    def encode(self, recording: Recording) -> Codes:
+        """Return the codes of a frame."""
+        del recording
         return np.zeros((1, LEVELS), np.int16)
 
     def read(self, job: SpeechJob, on_piece: Callable[[], None] = lambda: None) -> Reading:

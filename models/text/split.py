@@ -26,7 +26,7 @@ _SYMBOLS_A_LETTER: Final = 0.95
 """Phoneme symbols for a letter of English, about, stress marks among them."""
 
 _ESTIMATES: Final = 3
-_WINDOW: Final = 6  # letters that are cut together, as a multiple of the phonemes of a part
+_WINDOW: Final = 3  # letters that are cut together, as a multiple of the phonemes of a part
 
 _NOT_FIRST: Final = " ,;:.!?…—–-"
 

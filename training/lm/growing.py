@@ -71,7 +71,7 @@ class FrameWords:
         if model.config.alignment is None:
             raise ValueError("this model has no alignment head")
         self._model = model
-        self._read = one_by_one(model, model.config.alignment.layer)
+        self._read = one_by_one(model, [model.config.alignment.layer])
         self._found: dict[tuple[str, str], NDArray[np.int64]] = {}
 
     @torch.inference_mode()

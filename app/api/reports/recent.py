@@ -356,7 +356,7 @@ def request_of(job: SpeechJob, outcome: Outcome) -> dict[str, Any]:
 
     It has every knob as used, with preset and seed, and what else the request asked for.
     """
-    asked = _OPTIONS.dump_python(_options(job), mode="json", exclude_unset=True)
+    asked: dict[str, Any] = _OPTIONS.dump_python(_options(job), mode="json", exclude_unset=True)
     asked.pop("model", None)
     chosen = {"input": job.text, "voice": outcome.voice, "language": outcome.language}
     knobs = outcome.params.model_dump(mode="json", include=set(SamplingParams.model_fields))

@@ -16,7 +16,7 @@ def paths(toy_server: httpx.Client) -> list[str]:
 
 @pytest.fixture(scope="module", params=[0, 1, 2])
 def path(request: pytest.FixtureRequest, paths: list[str]) -> str:
-    return paths[request.param]
+    return paths[int(request.param)]
 
 
 @pytest.mark.parametrize(

@@ -46,7 +46,7 @@ def raises_unavailable(work) -> None:
 
 def all_are_refused(found: Voices, added: Voice) -> None:
     """What needs an upload is a 503; what needs none works."""
-    content = recording().flac()
+    content = recording()
     assert found.speaker(None, "me").name == found.default.name
     assert found.speaker(found.default.name, "me").name == found.default.name
     assert [one.owner for one in found.of("me")] == [None] * len(list(found.builtin))

@@ -147,8 +147,8 @@ def slow_border(match: re.Match[str], end: int, line_start: bool) -> bool:
 
 
 def slow_speakable(text: str) -> bool:
-    for one in (_PAUSE, *LAYOUT):
-        text = one.pattern.sub(one.spoken, text)
+    for pattern, spoken in (_PAUSE, *LAYOUT):
+        text = pattern.sub(spoken, text)
     return any(map(str.isalnum, text))
 
 

@@ -17,7 +17,7 @@ import pytest
 from models.text import TextError
 from tests.models.text.reading import reading
 
-CHARS: Final = 400
+CHARS: Final = 800
 MOST_GROWTH: Final = 2.6
 MOST_STEP_LINES: Final = 350  # a character, of one step: between two steps others have their turn
 

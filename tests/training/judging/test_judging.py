@@ -17,7 +17,7 @@ from training.judging import hear
 from training.judging.endings import Ending, judge_ending
 from training.judging.evaluate import evaluate
 from training.judging.imitation import WAYS, Judges, Spoken, figures_of
-from training.judging.judges import Errors, Whisper, edits_of
+from training.judging.judges import Errors, Whisper, WordEdits, edits_of
 from training.judging.listening import HOP, WINDOW, spectrogram
 from training.judging.panel import Judgement, Panel
 from training.judging.people import RECORDING_S, RECORDINGS, Person, recordings
@@ -147,13 +147,16 @@ def test_the_round_trip_can_leave_levels_out(toy: Path, levels: int | None) -> N
 @pytest.mark.parametrize(
     ("heard", "edits"),
     [
-        ("She keeps bees. It rained. Turn left now.", [1, 0, 0]),
-        ("She keeps keys. It. Turn left now. So there.", [0, 1, 2]),
-        ("", [3, 2, 3]),
+        ("She keeps bees. It rained. Turn left now.", [(1, 0, 0), (0, 0, 0), (0, 0, 0)]),
+        ("She keeps keys. It. Turn left now. So there.", [(0, 0, 0), (0, 1, 0), (0, 0, 2)]),
+        # What is said again belongs to what it repeats, other words to what follows.
+        ("She keeps keys. Keys. It rained. Well turn left now.", [(0, 0, 1), (0, 0, 0), (0, 0, 1)]),
+        ("", [(0, 3, 0), (0, 2, 0), (0, 3, 0)]),
     ],
 )
 def test_edits_of_joined_texts_are_of_the_text_whose_words_they_are_at(heard, edits) -> None:
-    assert edits_of(TEXTS, heard) == list(zip((3, 2, 3), edits, strict=True))
+    expected = [WordEdits(words, *one) for words, one in zip((3, 2, 3), edits, strict=True)]
+    assert edits_of(TEXTS, heard) == expected
 
 
 def test_takes_of_a_setting_are_joined_and_those_of_an_interrupted_study_are_kept(
