@@ -146,6 +146,9 @@ class ClientMix:
 def _outcome(received: ReceivedSpeech) -> str:
     if received.ok:
         return "good"
+    # A stream that would wait too long is refused as an event, with the error of a 503.
+    if received.broke and received.broke.startswith("engine_busy"):
+        return "503"
     return received.broke or str(received.status)
 
 

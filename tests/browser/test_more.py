@@ -227,9 +227,9 @@ def test_a_key_is_asked_for_and_kept_in_the_tab(browser) -> None:
         page.fill("#key", KEY)
         page.click("dialog >> text=Save")
         page.wait_for_selector("text=Forget key")
-        page.wait_for_selector(".chip >> nth=1", state="attached")
+        page.wait_for_selector(".chip", state="attached")
         page.reload()
-        page.wait_for_selector(".chip >> nth=1", state="attached")
+        page.wait_for_selector(".chip", state="attached")
         assert page.query_selector("#key") is None
         page.click("#tab-live")
         page.type("#live", "Hello")

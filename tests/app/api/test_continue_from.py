@@ -135,7 +135,7 @@ def test_a_trace_tells_of_what_was_drawn(toy_server) -> None:
         ({"utterance": 9}, {}, 422, "continue_from.utterance"),
         ({"frame": 10_000}, {}, 422, "continue_from.frame"),
         ({"frame": -1}, {}, 422, "continue_from.frame"),
-        ({"frame": "1"}, {}, 422, "continue_from.frame"),
+        ({"frame": "one"}, {}, 422, "continue_from.frame"),
         ({"place": 1}, {}, 422, "continue_from.place"),
         ({"frame": 5}, {"input": "Another text."}, 422, "continue_from"),
         ({"frame": 5}, {"nar_levels": 1}, 422, "nar_levels"),
