@@ -328,6 +328,8 @@ _EXPOSED = (
     "x-request-id",
     "X-Seed",
     "X-Ignored",
+    "X-Warning",
+    "X-Left-Out",
     "X-Preset",
     "X-Voice",
     "X-NAR",

@@ -45,7 +45,7 @@ def over_the_socket(client: httpx.Client, wyoming_port: int) -> None:
 
 
 def over_elevenlabs(client: httpx.Client, wyoming_port: int) -> None:
-    with connect(url_of(client, "/v1/text-to-speech/af/stream-input")) as session:
+    with connect(url_of(client, "/v1/text-to-speech/default/stream-input")) as session:
         session.send("[" * LARGE)
         session.recv()
 

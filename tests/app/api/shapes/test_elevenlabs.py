@@ -107,7 +107,6 @@ def test_what_cannot_be_is_refused_by_name(builtin, path, fields, status, param)
     [
         ("heart/stream-input?output_format=mp3_9999", []),
         ("heart/stream-input", ["no json"]),
-        ("heart/stream-input", ['{"text": " "}', '{"text": ""}']),
     ],
 )
 def test_a_session_that_cannot_be_is_closed_with_the_reason(builtin, path, messages) -> None:
