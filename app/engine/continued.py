@@ -158,6 +158,9 @@ class GrowingSpeech(AsyncIterator[AudioChunk]):
         """End the text: nothing can be appended."""
         self._check_open()
         self._pieces += self._growing.end()
+        begun = self._pieces or self._stream is not None or self.result is not None
+        if not begun and self.text.strip():  # marks alone: no sound, and a warning
+            self._pieces.append(self.text)
         self._ended = True
         self._changed.set()
 
