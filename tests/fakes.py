@@ -238,7 +238,7 @@ class FakeSoundStream:
     def _result(self, samples: int) -> SpeechResult:
         plan, text = self._plan, self._plan.job.text
         return result_of(
-            SpokenUtterance(np.zeros((len(text), 1), np.int16), "stop"),
+            SpokenUtterance(np.zeros((len(text), 1), np.int16), "stop", phonemes=text),
             job_id=plan.job.id,
             seed=plan.seed,
             params=plan.params,
