@@ -136,4 +136,6 @@ def chosen(queries: Sequence[Tensor], layers: Sequence[int]) -> Tensor:
     """Return ``[L, S, heads, head_dim]``, the queries of some of all layers."""
     if not layers:
         return queries[-1][None][:0]
+    if len(layers) == 1:  # no copy, which would be a kernel more of each recorded step
+        return queries[layers[0]][None]
     return torch.stack([queries[layer] for layer in layers])
