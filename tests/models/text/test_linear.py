@@ -72,7 +72,9 @@ def test_reading_twice_as_much_of_a_character_costs_twice_as_much(unit: str) -> 
     half, _ = lines_of((unit * CHARS)[: CHARS // 2])
     whole, step = lines_of((unit * CHARS)[:CHARS])
     assert step < MOST_STEP_LINES * CHARS
-    if whole >= MOST_GROWTH * half + 20 * CHARS:  # the shorter one is not cut: the next doubling
+    count = CHARS
+    while whole >= MOST_GROWTH * half + 20 * CHARS and count < 4 * CHARS:
+        count *= 2  # the shorter one is cut in fewer windows than a whole one
         half = whole
-        whole, _ = lines_of((unit * 2 * CHARS)[: 2 * CHARS])
+        whole, _ = lines_of((unit * count)[:count])
     assert whole < MOST_GROWTH * half + 20 * CHARS
