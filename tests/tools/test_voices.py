@@ -68,7 +68,6 @@ def test_a_running_service_sees_what_is_added_and_removed(folder, file) -> None:
     ("arguments", "message"),
     [
         (["add", "anna", "FILE"], "consent: give --consent"),
-        (["add", "Anna", "FILE", "--consent"], "name: a voice's name may have"),
         (["add", "../anna", "FILE", "--consent"], "name: a voice's name may have"),
         (["add", "alloy", "FILE", "--consent"], "name: alloy is the name of a built-in"),
         (["add", "toy", "FILE", "--consent"], "name: toy is the name of a built-in"),
