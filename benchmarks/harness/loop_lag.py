@@ -31,7 +31,7 @@ class Watchdog:
     def __init__(self) -> None:
         self.worst: list[Callback] = []
         self.count = 0
-        self._collected_s = 0.0
+        self._of_thread = threading.local()
 
     @property
     def most_s(self) -> float:
@@ -48,11 +48,11 @@ class Watchdog:
     def collecting(self, phase: str, _: dict[str, int]) -> None:
         """Leave out what the collector takes in the thread of the loop."""
         now_s = time.thread_time()
-        self._collected_s += now_s if phase == "stop" else -now_s
+        self._of_thread.collected_s = self.collected_s + (now_s if phase == "stop" else -now_s)
 
     def ran(self, began_s: float, collected_s: float, handle: asyncio.Handle) -> None:
         """Note a callback that ran."""
-        cpu_s = time.thread_time() - began_s - (self._collected_s - collected_s)
+        cpu_s = time.thread_time() - began_s - (self.collected_s - collected_s)
         self.count += 1
         if len(self.worst) < 5 or cpu_s > self.worst[-1].cpu_s:
             self.worst = sorted([*self.worst, Callback(cpu_s, repr(handle)[:300])], reverse=True)[
@@ -61,8 +61,11 @@ class Watchdog:
 
     @property
     def collected_s(self) -> float:
-        """Processor time that the collector has taken so far."""
-        return self._collected_s
+        """Processor time that the collector has taken in this thread so far.
+
+        Each thread has its own sum: while one collects, the loop of another may run callbacks.
+        """
+        return getattr(self._of_thread, "collected_s", 0.0)
 
 
 @contextmanager
