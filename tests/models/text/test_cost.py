@@ -1,14 +1,16 @@
 """What somebody writes to hurt costs what the text is long; borders are those of the slow rules.
 
-Processor time of this thread is measured, which other processes do not lengthen, and the ceilings
-are some ten times what it takes; with rules that looked at a text once a border, or at a run
-once a character of it, the texts here took 10 times the ceilings to 1,000 times.
+Processor time of this thread is compared, which other processes do not lengthen: a text four times
+as long may cost eight times as much. With rules that looked at a text once a border, or at a run
+once a character of it, the texts here took sixteen times as much.
 """
 
+import math
 import re
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 
 import pytest
 from hypothesis import given, settings
@@ -24,6 +26,17 @@ from tests.models.text.incremental.test_text import SENTENCES, WORDS
 from tests.models.text.reading import prepare
 
 CHARS = 2048
+LEAST_S = 0.002  # below it the clock's own grain is seen
+
+
+def repeated(unit: str, chars: int) -> str:
+    return (unit * chars)[:chars]
+
+
+def with_borders(run: str, chars: int) -> str:
+    return repeated(run, chars // 2) + repeated("b. ", chars // 2)
+
+
 UNITS = [
     *("a", "1", "…", ".", ",", "-", "—", "'", '"', "(", "[", "<", "@", "#", "/", ":", "*", "$"),
     *(" ", "\n", "\t", "a. ", "1. ", "1,", "1-", "1/", "1:", "a@", "a-", "a.b", "@a", "www.", "<a"),
@@ -44,16 +57,21 @@ UNITS = [
         "\ue000",
     ),
 ]
-REPEATED = ["a.", "a-", " ", "\t", "a@", "'", "http://a", "x .", "<a", "...x"]
-LONG = [*((unit * 40_000)[:40_000] for unit in REPEATED), "http://" + "." * 40_000 + "x"]
-TEXTS = {
-    **{repr(unit): (unit * CHARS)[:CHARS] for unit in UNITS},
-    "a long word, and initials": ("a" * 1350 + " " + "b. " * CHARS)[:CHARS],
-    "a word, dots and a word": "a" + "…" * (CHARS - 2) + "b",
+TEXTS: dict[str, Callable[[int], str]] = {
+    **{repr(unit): partial(repeated, unit) for unit in UNITS},
+    "a long word, and initials": lambda chars: (
+        "a" * (2 * chars // 3) + " " + repeated("b. ", chars // 3)
+    ),
+    "a word, dots and a word": lambda chars: "a" + "…" * (chars - 2) + "b",
     **{
-        f"{run!r} and borders": (run * (CHARS // 2) + "b. " * CHARS)[:CHARS]
+        f"{run!r} and borders": partial(with_borders, run)
         for run in ("'", "(", '"', "[[", "<a ", "…", "\n", "x")
     },
+}
+WRITTEN: dict[str, Callable[[int], str]] = {
+    **{repr(unit): partial(repeated, unit) for unit in ("a.", "a-", " ", "\t", "a@", "'")},
+    **{repr(unit): partial(repeated, unit) for unit in ("http://a", "x .", "<a", "...x")},
+    "dots of an address": lambda chars: "http://" + "." * chars + "x",
 }
 
 
@@ -63,37 +81,49 @@ def cpu_s(work: Callable[[], object]) -> float:
     return time.thread_time() - began_s
 
 
+def grows_no_faster(work: Callable[[str], object], text: Callable[[int], str], chars: int) -> bool:
+    """Tell whether all of ``chars`` cost at most eight times a quarter; noise is retried."""
+    quarter_s = whole_s = math.inf
+    for _ in range(4):
+        quarter_s = min(quarter_s, cpu_s(lambda: work(text(chars // 4))))
+        whole_s = min(whole_s, cpu_s(lambda: work(text(chars))))
+        if whole_s < 8 * max(quarter_s, LEAST_S):
+            return True
+    return False
+
+
 def by_letters(text: str) -> list[str]:
     growing = GrowingText()
     return [piece for letter in text for piece in growing.append(letter)] + growing.end()
 
 
+def read(text: str) -> None:
+    with suppress(TextError):
+        prepare(text)
+
+
 @pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
-def test_cutting_costs_what_a_text_is_long(text: str) -> None:
-    assert cpu_s(lambda: pieces(text)) < 0.25
-    assert cpu_s(lambda: by_letters(text)) < 1.5
+def test_cutting_costs_what_a_text_is_long(text: Callable[[int], str]) -> None:
+    assert grows_no_faster(pieces, text, CHARS)
+    assert grows_no_faster(by_letters, text, CHARS)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
-def test_reading_costs_what_a_text_is_long(text: str) -> None:
-    def read() -> None:
-        with suppress(TextError):
-            prepare(text)
-
-    assert cpu_s(read) < 2.0
+def test_reading_costs_what_a_text_is_long(text: Callable[[int], str]) -> None:
+    assert grows_no_faster(read, text, CHARS)
 
 
 @settings(deadline=None, max_examples=150)
 @given(st.lists(st.sampled_from([*UNITS, "x", "! "]), min_size=1, max_size=4).map("".join))
 def test_no_mixture_costs_more(unit: str) -> None:
-    assert cpu_s(lambda: pieces((unit * 2 * CHARS)[: 2 * CHARS])) < 1.0
+    assert grows_no_faster(pieces, partial(repeated, unit), 2 * CHARS)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("text", LONG, ids=lambda text: ascii(text[:8]))
-def test_writing_out_costs_what_a_text_is_long(text: str) -> None:
-    assert cpu_s(lambda: normalise(text)) < 1.5
+@pytest.mark.parametrize("text", WRITTEN.values(), ids=WRITTEN)
+def test_writing_out_costs_what_a_text_is_long(text: Callable[[int], str]) -> None:
+    assert grows_no_faster(normalise, text, 20 * CHARS)
 
 
 # The rules once more, each candidate looked at from the beginning of the text.
