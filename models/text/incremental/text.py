@@ -177,7 +177,9 @@ class GrowingText:
         while opens := _TICKS.search(self._text, self._code_to, place):
             ends = code_end(self._text, opens.start(), opens[0])
             self._code_to = ends if ends is not None else opens.end()
-        return self._code_to > place
+        inside = self._code_to > place
+        self._code_to = max(self._code_to, place)  # what was searched is not searched again
+        return inside
 
     def _in_phonemes(self, place: int) -> bool:
         """Return whether an index, which grows between calls, is inside inline phonemes."""
