@@ -1,4 +1,4 @@
-"""Write the curves of studies into docs/samplers.md, and their plots into docs/plots/curves.svg.
+"""Write the curves of studies into docs/results/curves.md, their plots into docs/plots/curves.svg.
 
     python -m scripts.gen_curves /tmp/studies/rp /tmp/studies/temperature
 
@@ -20,7 +20,7 @@ from samplers.knobs.params import SamplingParams
 from tools.study.grid import read_value
 from tools.study.page import Curve, Table, as_svg, curves
 
-_PAGE, _PLOTS = Path("docs/samplers.md"), Path("docs/plots/curves.svg")
+_PAGE, _PLOTS = Path("docs/results/curves.md"), Path("docs/plots/curves.svg")
 _MEASURES = ("seconds", "repeats", "entropy", "missing")
 _WORDS = "wrong words, %"
 _NUMBERS = frozenset({*_MEASURES, "faults", "silence", "nats", "changed", "hurry", "wer", "cer"})

@@ -1,7 +1,7 @@
 """Which attention head of level 0 follows the text, measured on speech of the model itself.
 
 A head looks at a phoneme some frames before that is heard. How many is told by the sound: where it
-goes from a consonant to a vowel it becomes louder (docs/results/7-studio.md).
+goes from a consonant to a vowel it becomes louder (docs/results/studio.md).
 """
 
 # ruff: noqa: RUF001 - IPA is full of letters that look like Latin ones

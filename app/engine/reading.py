@@ -2,7 +2,7 @@
 
 A regex or a call of espeak-ng on a long text keeps the interpreter's lock for up to 40 ms, and a
 step of level 0 asks for that lock some times: as a thread of the same process, such a text would
-slow all speech down by 30. Two processes share no lock (docs/results/9-every-machine.md).
+slow all speech down by 30. Two processes share no lock (docs/results/machines.md).
 """
 
 from collections.abc import Generator, Iterator

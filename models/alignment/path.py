@@ -113,7 +113,7 @@ def followed(attention: NDArray[np.float32]) -> float:
     or none. Where speech leaves words out or repeats them its frames attend to symbols that are off
     the path. Source: OAS, arXiv:2509.19852, which counts the symbol on the path alone; of two takes
     the attention to its neighbours as well told the one with fewer errors more often:
-    docs/results/15-laboratory.md.
+    docs/results/studies.md.
 
     Rows of ``attention`` ``[n, S]`` sum to about 1; 0 where there are fewer frames than symbols.
     """

@@ -99,7 +99,7 @@ NOT_HERE = {
     "helm install": "no Kubernetes; tests/deploy/test_chart.py renders and checks the chart",
     "pip install": "it asks a registry",
     "PYTHONPATH=/tmp/transformers-4.57": "with what pip has fetched",
-    "ray start": "half a minute and 600 MB; docs/results/10-many-machines.md has runs",
+    "ray start": "half a minute and 600 MB; docs/results/replicas.md has runs",
     "docker ": "no Docker engine; tests/deploy and test_host_pages.py read them",
     "TTS_MODEL=ecker/vall-e ": "it fetches 550 MB; tests/models/checkpoints has a hub",
     "TTS_IDLE_TIMEOUT_S=300 scripts/serve": "scripts/serve installs first; it is one setting",

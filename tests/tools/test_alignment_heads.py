@@ -31,7 +31,7 @@ def test_the_built_in_voice_s_head_is_found() -> None:
     assert best.sureness > 0.6
     assert best.sureness > second.sureness
     # Whisper's words, to which the shipped lead was fitted, begin some frames before their vowels
-    # (docs/results/7-studio.md).
+    # (docs/results/studio.md).
     assert 0 <= shipped.lead_frames <= best.lead_frames <= 8
     assert best.lead_frames - shipped.lead_frames <= 3
 

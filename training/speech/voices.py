@@ -44,7 +44,7 @@ CAST = (
     Cast("isabella", "bf_isabella", "British", "female"),
     Cast("george", "bm_george", "British", "male"),
 )
-"""Those of the training speakers that the model can be; docs/results/3-voice.md has figures."""
+"""Those of the training speakers that the model can be; docs/results/voice.md has figures."""
 
 
 def write_voice(folder: Path, cast: Cast, samples: NDArray[np.float32]) -> None:

@@ -2,7 +2,7 @@
 
 Level 0 and the finer levels are thousands of small operations a second. As two threads of one
 interpreter they take turns with its lock at each of them: a step of level 0 then takes 1.6 times as
-long (docs/results/5-engine.md). Two processes share no lock. The process loads the weights itself
+long (docs/results/engine.md). Two processes share no lock. The process loads the weights itself
 and computes the same bits.
 """
 

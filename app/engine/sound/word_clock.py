@@ -9,7 +9,7 @@ from app.engine.job import Alignment, PhonemeTimes, WordTimes
 from models.text.words import WordSpan
 
 # A word that the sound lacks is aligned with frames that the text makes unlikely: measured in
-# docs/results/7-studio.md. In nats a frame.
+# docs/results/studio.md. In nats a frame.
 _UNLIKELY: Final = -2.0
 _LESS_THAN_USUAL: Final = 1.3
 _IMPOSSIBLE: Final = -4.0
