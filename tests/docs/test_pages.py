@@ -24,6 +24,13 @@ def test_links_lead_somewhere(page: Path) -> None:
             assert (page.parent / target.partition("#")[0]).exists(), target
 
 
+def test_every_page_of_docs_is_linked_from_their_list() -> None:
+    docs = ROOT / "docs"
+    listed = (docs / "README.md").read_text("utf-8")
+    linked = {(docs / target).resolve() for target in re.findall(r"\]\(([\w./-]+\.md)\)", listed)}
+    assert {path for path in docs.glob("**/*.md") if path != docs / "README.md"} <= linked
+
+
 def test_tree_of_readme_exists() -> None:
     folder = ""
     for line in _tree():
