@@ -238,6 +238,8 @@ class TagRewriter:
         closer = {"\\(": "\\)", "\\[": "\\]"}.get(mark, mark.replace("begin", "end"))
         line = text.find("\n", begin, begin + most) if mark == "$" else -1
         closes = text.find(closer, begin, line if line >= 0 else begin + most)
+        while mark == "$" and closes > begin and text[closes - 1] == "\\":  # a sign within it
+            closes = text.find(closer, closes + 1, line if line >= 0 else begin + most)
         end = closes + len(closer)
         if mark == "$" and re.search(r"[\w$\\]\Z", self._before):
             closes = -1
@@ -246,7 +248,7 @@ class TagRewriter:
         elif mark == "$" and closes >= 0:
             if end == len(text) and not complete:
                 return None
-            if text[closes - 1] in " \t\\" or re.match(r"[\w$]", text[end : end + 1]):
+            if text[closes - 1] in " \t" or re.match(r"[\w$]", text[end : end + 1]):
                 closes = -1  # a price, or the name of a variable
         if closes < 0:
             self._put(out, mark)

@@ -219,7 +219,8 @@ class _Formula:
 
 def formula(written: str) -> str:
     """Return what is said for a formula in LaTeX, without its delimiters."""
-    return _Formula(written).words()
+    written = re.sub(r"(?<=\d)\{,\}(?=\d{3})", ",", written)
+    return _Formula(re.sub(r"\\\$([\d.,]*\d)", r"\1\\text{ dollars}", written)).words()
 
 
 def _display(match: Match) -> str:
@@ -232,6 +233,8 @@ def _inline(match: Match) -> str:
     written = match[1]
     if re.search(r"[A-Za-z]{3,}\s+[A-Za-z]{2,}", re.sub(r"\\[a-z]+(\{[^{}]*\})?", "", written)):
         return match[0]
+    if re.fullmatch(r"\\[$#]\d(?:[\d.,]|\{,\})*|[\d.,]+\\%", written):
+        return re.sub(r"[\\{}]", "", written)  # a price, a number or a share
     if not re.search(r"\\[A-Za-z]|[\^_=<>+]", written) and not _SHORT.fullmatch(written):
         return match[0]
     return formula(written)
@@ -262,7 +265,7 @@ LATEX: Final[tuple[tuple[re.Pattern[str], str | Callable[[Match], str]], ...]] =
         _display,
         re.DOTALL,
     ),
-    rule(r"(?<![\w$\\])\$((?![\s$])[^$\n]{1,300}(?<![\s\\]))\$(?![\w$])", _inline),
+    rule(r"(?<![\w$\\])\$((?![\s$])(?:\\.|[^$\\\n]){1,300}+(?<!\s))\$(?![\w$])", _inline),
     rule(rf"\\(?:{_SECTIONS})\*?\{{([^{{}}\n]*)\}}", r"\n\n\1\n\n"),
     rule(rf"\\(?:{_TEXTS})\{{([^{{}}\n]*)\}}", r"\1"),
     rule(r"[~ ]?\\(?:cite[a-z]*|ref|eqref|cref|label|pageref)\*?(?:\[[^\[\]]*\])?\{[^{}\n]*\}", ""),
