@@ -1,4 +1,4 @@
-"""The service as `serve` runs it, with two more routes: its `Vitals`, and its worst callback.
+"""The service as `serve` runs it, with more routes: vitals, worst callback, child processes.
 
     TTS_PORT=0 python -m benchmarks.harness.instrumented
 
@@ -6,6 +6,7 @@ Settings come from `TTS_*`. The first line on stdout is the URL, printed once th
 """
 
 import logging
+import multiprocessing
 from dataclasses import asdict
 from socket import socket
 
@@ -19,10 +20,11 @@ from benchmarks.harness.loop_lag import Callback, Watchdog, watched
 from benchmarks.harness.vitals import PATH, collect_garbage, take_vitals
 
 LAG_PATH = "/loop_lag"
+CHILDREN_PATH = "/children"
 
 
 def observed_app(settings: Settings, watchdog: Watchdog | None = None) -> FastAPI:
-    """Return the application with the additional routes, the second if its loop is watched."""
+    """Return the application with the additional routes, that of its loop if it is watched."""
     app = create_app(settings)
 
     @app.get(PATH, include_in_schema=False)
@@ -30,6 +32,10 @@ def observed_app(settings: Settings, watchdog: Watchdog | None = None) -> FastAP
         if collect:
             collect_garbage()
         return asdict(take_vitals(app.state.engine))
+
+    @app.get(CHILDREN_PATH, include_in_schema=False)
+    async def children() -> dict[str, int | None]:
+        return {child.name: child.pid for child in multiprocessing.active_children()}
 
     if watchdog is not None:
 
