@@ -1,10 +1,9 @@
 # valle-serve in an image; the steps are those of scripts/install. Built by BuildKit (Docker 23 or newer), for its cache
 # mounts. Two targets, the same but for what they ask of the host:
 #   docker build -t valle-serve:cuda .                                               an NVIDIA GPU
-#   docker build -t valle-serve:cpu --target cpu --build-arg TORCH_INDEX_URL=... .   a CPU only
-# TORCH_INDEX_URL is the index of PyTorch's wheels for a CPU (its installation page names it), asked beside the usual
-# one; it makes the image some gigabytes smaller. Left empty, the usual index gives the CUDA build: it carries its
-# CUDA libraries, so no target needs a CUDA base image.
+#   docker build -t valle-serve:cpu --target cpu --build-arg TORCH_INDEX_URL=cpu .   a CPU only
+# TORCH_INDEX_URL is the build of PyTorch, as scripts/install reads it; `cpu` makes the image some gigabytes smaller.
+# Left empty, the usual index gives the CUDA build: it carries its CUDA libraries, so no target needs a CUDA base image.
 # Behind a mirror of the package index: --secret id=pip,src=pip.conf, which is read while packages are installed and
 # kept nowhere.
 ARG PYTHON_IMAGE=python:3.11.14-slim-bookworm
@@ -31,6 +30,7 @@ RUN --mount=type=cache,target=/root/.cache/pip --mount=type=secret,id=pip,target
 # metadata would repeat the README, whose edits then installed it anew.
 FROM packages AS itself
 COPY pyproject.toml hatch_build.py LICENSE NOTICE ./
+COPY app/__init__.py app/version.py app/
 COPY valle_serve/__init__.py valle_serve/
 RUN --mount=type=cache,target=/root/.cache/pip --mount=type=secret,id=pip,target=/etc/pip.conf \
     touch README.md /began && scripts/install itself && mkdir /added && \
@@ -48,7 +48,10 @@ COPY tools tools
 COPY cluster cluster
 COPY app app
 COPY valle_serve valle_serve
-RUN chmod -R u=rwX,go=rX . /weights && find . -exec touch --date @0 {} +
+# The pattern may match nothing, as in an archive, and the licence is there so that something is copied.
+COPY LICENSE .gi[t] .git/
+RUN python -B -c "import app.version as it; it.NOTE.write_text(it.REVISION)" && rm -r .git && \
+    chmod -R u=rwX,go=rX . /weights && find . -exec touch --date @0 {} +
 
 # Machine code of the CPU kernels, for the processor that builds; another one compiles anew, once. The builder keeps it
 # under a hash of what it is made of, so that other edits compile nothing. A start copies it to the cache, as a volume

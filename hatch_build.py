@@ -1,12 +1,17 @@
-"""What hatchling puts into a wheel beside `valle_serve`: the service and the built-in voice."""
+"""What hatchling puts into a wheel beside `valle_serve`: the service and the built-in voice.
+
+And into wheel and sdist the commit that they are made of.
+"""
 
 from pathlib import Path
+from runpy import run_path
+from tempfile import mkdtemp
 from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 FOLDERS = ("app", "cluster", "models", "samplers", "tools", "weights")
-LEFT_OUT = {"__pycache__", "plots", "next"}
+LEFT_OUT = {"__pycache__", "plots", "next", "revision.txt"}
 
 
 class Lib(BuildHookInterface):  # type: ignore[type-arg]
@@ -16,9 +21,14 @@ class Lib(BuildHookInterface):  # type: ignore[type-arg]
         """Name every file and where it goes."""
         if version != "standard":
             return
-        root = Path(self.root)
-        for folder in FOLDERS:
+        root, included = Path(self.root), build_data["force_include"]
+        lib = "valle_serve/lib/" if self.target_name == "wheel" else ""
+        told = run_path(str(root / "app" / "version.py"))
+        note = Path(mkdtemp()) / told["NOTE"].name
+        note.write_text(told["REVISION"])
+        included[str(note)] = f"{lib}app/{note.name}"
+        for folder in FOLDERS if lib else ():
             for file in sorted((root / folder).rglob("*")):
                 place = file.relative_to(root)
                 if file.is_file() and not LEFT_OUT & set(place.parts):
-                    build_data["force_include"][str(file)] = f"valle_serve/lib/{place.as_posix()}"
+                    included[str(file)] = f"{lib}{place.as_posix()}"

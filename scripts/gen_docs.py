@@ -56,8 +56,11 @@ ENV_HEAD = """\
 # Tag of the image; with docker-compose.cpu.yml that is CPU_TAG.
 # TAG=cuda
 # CPU_TAG=cpu
-# Index of PyTorch's wheels, beside the usual one, for the image; empty is the CUDA build.
+# Build of PyTorch for the image: cpu, cu126, or the address of an index of its wheels; empty is
+# the usual one, with CUDA, and cpu with docker-compose.cpu.yml.
 # TORCH_INDEX_URL=
+# Without a GPU, this line ends that every command of docker compose needs both files.
+# COMPOSE_FILE=docker-compose.yml:docker-compose.cpu.yml
 # Of the hub that models come from: a token, for models that ask for one, and a mirror; and proxies.
 # HF_TOKEN=
 # HF_ENDPOINT=

@@ -25,6 +25,7 @@ from app.api.schemas import (
 from app.engine.engine import SpeechEngine
 from app.engine.interface import GoldenResult
 from app.settings import Settings
+from app.version import VERSION
 from samplers.knobs.params import SamplingParams
 from samplers.knobs.presets import AUTO
 
@@ -125,6 +126,9 @@ class Health(BaseModel):
     """State of the engine."""
 
     status: Literal["ok"] = "ok"
+    version: str = Field(
+        VERSION, description="Of the service: its release, and the commit if it is behind one."
+    )
     state: str = Field(description="loading, warming, ready, draining or stopped.")
     model: str | None = Field(description="The loaded model's name.")
     device: str | None = Field(description="Device that it runs on.")

@@ -43,6 +43,10 @@ def test_what_is_copied_exists_and_is_let_through(stage: str) -> None:
     sources = [source for sources, _ in copied(stage) for source in sources]
     assert sources
     for source in sources:
+        if "[" in source:  # it is copied where it is
+            source = re.sub(r"\[(.)\]", r"\1", source)
+            assert any(path.startswith(f"{source}/") for path in allowed), source
+            continue
         assert (ROOT / source).exists(), source
         assert any(source == path or source.startswith(f"{path}/") for path in allowed), source
 

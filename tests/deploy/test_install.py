@@ -1,6 +1,9 @@
 """The lock holds a version of all that is asked for, and the scripts are what they should be."""
 
+import os
 import re
+import shutil
+import subprocess
 import tomllib
 from pathlib import Path
 
@@ -85,3 +88,83 @@ def test_every_python_that_the_project_takes_is_looked_for() -> None:
     install = text("scripts/install")
     assert {f"python3.{minor}" for minor in range(least, beyond)} <= {*install.split()}
     assert f"not (3, {least}) <= sys.version_info < (3, {beyond})" in install
+
+
+PYTHON = """
+case "$*" in "-c "*from*) exit 1 ;; "-c "*) exit 0 ;; esac  # torch is not installed yet
+echo "$@" >>pip
+case "$*" in *index-url*) exit "${FAILS:-0}" ;; esac
+"""
+INDEX = "https://example.org/whl/cpu"
+
+
+def _installed(
+    folder: Path, *, system: str, driver: bool, **variables: str
+) -> tuple[list[str], str]:
+    """Run the step `torch` on a machine that is made up; return pip's commands and what is told."""
+    (folder / "scripts").mkdir()
+    shutil.copy(ROOT / "scripts" / "install", folder / "scripts")
+    (folder / "requirements.lock").write_text("torch==2.13.0\n")
+    programs = {"uname": f"echo {system}", ".venv/bin/python": PYTHON}
+    if driver:
+        programs["nvidia-smi"] = "true"
+    for name, line in programs.items():
+        program = folder / (name if "/" in name else f"bin/{name}")
+        program.parent.mkdir(parents=True, exist_ok=True)
+        program.write_text(f"#!/bin/sh\n{line}\n")
+        program.chmod(0o755)
+    ran = subprocess.run(
+        [folder / "scripts" / "install", "torch"],
+        env={"PATH": f"{folder / 'bin'}:{os.environ['PATH']}", **variables},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    commands = (folder / "pip").read_text().splitlines()
+    return [one for one in commands if one.endswith(" torch")], ran.stderr
+
+
+_CPUS, _CUDA, _SAID = "for CPUs is fetched", "with CUDA is fetched", "TORCH_INDEX_URL="
+
+
+@pytest.mark.parametrize(
+    ("system", "driver", "variables", "index", "told"),
+    [
+        ("Linux x86_64", False, {}, "/whl/cpu", _CPUS),
+        ("Linux x86_64", False, {"TORCH_INDEX_URL": "cpu"}, "/whl/cpu", _CPUS),
+        ("Linux x86_64", True, {"TORCH_INDEX_URL": "cpu"}, "/whl/cpu", _CPUS),
+        ("Linux x86_64", True, {"TORCH_INDEX_URL": "cu126"}, "/whl/cu126", "5 GB"),
+        ("Linux x86_64", False, {"TORCH_INDEX_URL": INDEX}, INDEX, _CPUS),
+        ("Linux x86_64", True, {}, "", _CUDA),
+        ("Linux x86_64", False, {"TORCH_INDEX_URL": ""}, "", _CUDA),
+        ("Linux aarch64", False, {}, "", ""),
+        ("Darwin arm64", False, {}, "", ""),
+        ("Darwin arm64", False, {"TORCH_INDEX_URL": "cpu"}, "/whl/cpu", _CPUS),
+    ],
+)
+def test_the_build_of_torch_is_the_machines_or_the_one_asked_for(
+    system: str, driver: bool, variables: dict[str, str], index: str, told: str, tmp_path: Path
+) -> None:
+    if not variables and not driver and Path("/proc/driver/nvidia/version").exists():
+        pytest.skip("a driver is here")
+    commands, said = _installed(tmp_path, system=system, driver=driver, **variables)
+    if index:
+        first, *_ = commands
+        assert f"{index} " in first
+        assert "--no-deps --index-url" in first
+    else:
+        assert not any("index-url" in one for one in commands)
+    lines = [line for line in said.splitlines() if line != "scripts/install: torch"]
+    assert len(lines) == bool(told)
+    assert told in said
+    assert (" GB" in said) == bool(told)
+    if told:
+        assert _SAID in said
+
+
+def test_an_index_that_is_away_gives_nobody_the_usual_build(tmp_path: Path) -> None:
+    (tmp_path / "bin").mkdir()
+    with pytest.raises(subprocess.CalledProcessError) as failed:
+        _installed(tmp_path, system="Linux x86_64", driver=True, TORCH_INDEX_URL="cpu", FAILS="1")
+    assert "takes the usual build" in failed.value.stderr
+    assert len((tmp_path / "pip").read_text().splitlines()) == 2  # pip itself, and the attempt

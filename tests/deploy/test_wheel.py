@@ -12,6 +12,7 @@ import pytest
 import soundfile
 
 import hatch_build
+from app.version import NOTE, REVISION, VERSION
 from tests.conftest import ROOT
 from tests.docs.test_library_page import PROGRAMS
 
@@ -42,6 +43,12 @@ def test_it_holds_every_file_of_the_service_under_one_name(wheel: Path) -> None:
         }
         assert {f"valle_serve/lib/{name}" for name in wanted} <= held, "add new files to git"
     assert not [name for name in held if name.endswith((".pyc", ".png"))]
+
+
+def test_it_tells_the_commit_that_it_is_made_of(wheel: Path) -> None:
+    held = zipfile.ZipFile(wheel)
+    assert held.read(f"valle_serve/lib/app/{NOTE.name}").decode() == REVISION
+    assert wheel.name.split("-")[1] == VERSION
 
 
 @pytest.fixture(scope="module")

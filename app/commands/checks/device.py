@@ -85,7 +85,7 @@ def problem(facts: CudaFacts) -> str | None:
     if facts.built_for is None:
         return (
             "there is an NVIDIA driver, but torch is built for CPUs; remove .venv and run"
-            " scripts/install with TORCH_INDEX_URL set to an index of CUDA builds"
+            " scripts/install, without TORCH_INDEX_URL"
         )
     if _major(facts.driver) < _major(facts.built_for):
         return (

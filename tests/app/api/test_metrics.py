@@ -10,6 +10,7 @@ from prometheus_client.openmetrics.parser import (
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 from app.api.gate.middleware import HttpMetrics
+from app.version import VERSION
 from tests.app.tools.live_client import live, serving
 from tests.app.tools.serving import until
 
@@ -67,7 +68,7 @@ def test_the_engine_the_wire_and_the_process_are_told_at_once(client, accept) ->
         "tts_build_info",
     } <= names
     (build,) = [dict(labels) for name, labels in told if name == "tts_build_info"]
-    assert build["version"]
+    assert build["version"] == VERSION == client.get("/health").json()["version"]
 
 
 def test_open_sessions_and_work_are_gauges() -> None:
