@@ -72,7 +72,7 @@ def load_synthesizer(settings: Settings, presets: Presets | None = None) -> Synt
 @cache
 def voice_store(settings: Settings) -> VoiceStore:
     """Return the store of uploaded voices, one for all who ask."""
-    return open_voice_store(settings.voices, settings.max_voices)
+    return open_voice_store(settings.voices, settings.max_voices, earlier=settings.earlier_voices)
 
 
 def model_loader(

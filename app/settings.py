@@ -36,6 +36,13 @@ KOKORO_NAMES = {
 }
 """Names that Kokoro's clients send; those of voices that the model does not have mean nothing."""
 
+_DATA = Path(os.environ.get("XDG_DATA_HOME") or "~/.local/share")
+if not _DATA.expanduser().is_absolute():  # which the specification has ignored
+    _DATA = Path("~/.local/share")
+_VOICES = str(_DATA / "valle-serve" / "voices")
+_EARLIER_VOICES = Path("~/.cache/valle-serve/voices")
+"""Where uploaded voices lay until they had a folder that nobody clears."""
+
 _PREFIX = "TTS_"
 _CLOSE = 0.75  # difflib ratio of the names without their common prefix
 _TEST_VARIABLES = frozenset({"TTS_GOLDEN"})
@@ -70,10 +77,10 @@ class Settings(BaseSettings):
         False, description="Download nothing: models must be local or in the caches."
     )
     voices: str = Field(
-        "~/.cache/valle-serve/voices",
+        _VOICES,
         min_length=1,
         description="Folder of uploaded voices, or a URL as in s3://bucket/voices; back it up, it"
-        " cannot be downloaded again.",
+        " cannot be downloaded again (docs/upgrade.md).",
     )
     max_voices: int = Field(
         100, ge=0, description="Uploaded voices per API key; 0 refuses uploads."
@@ -224,8 +231,8 @@ class Settings(BaseSettings):
     )
     state: SecretStr = Field(
         SecretStr("memory"),
-        description="Where limits, recent responses and request ids are kept: memory, of this"
-        " process alone, or redis://user:password@host:6379/0 for several processes.",
+        description="Where limits, recent responses and request ids are kept: memory, the"
+        " default, of this process alone, or redis://user:password@host:6379/0 for several.",
     )
     state_fail: Literal["open", "closed"] = Field(
         "open",
@@ -319,6 +326,11 @@ class Settings(BaseSettings):
         """URL of the shared state; None if it is in memory."""
         where = self.state.get_secret_value()
         return None if where == "memory" else where
+
+    @property
+    def earlier_voices(self) -> Path | None:
+        """Folder whose voices are there too, as no other place is named than the usual one."""
+        return _EARLIER_VOICES if self.voices == _VOICES else None
 
     @property
     def is_local(self) -> bool:

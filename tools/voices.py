@@ -138,7 +138,7 @@ class VoicesCommand(BaseModel):
 def _store(settings: Settings) -> "VoiceStore":
     from app.storage.voice_store import open_voice_store
 
-    return open_voice_store(settings.voices, settings.max_voices)
+    return open_voice_store(settings.voices, settings.max_voices, earlier=settings.earlier_voices)
 
 
 def _builtin(settings: Settings) -> "BuiltinVoices":

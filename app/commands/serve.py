@@ -60,8 +60,11 @@ class Serve(Settings):
         check_open_files(self)
         with suppress(CheckWarning):  # a Redis that is away may come back
             check_state(self)
-        if "://" not in self.voices:
-            try:
-                check_voices(self)
-            except CommandError as error:
-                log.warning("voices cannot be uploaded: %s", error)
+        try:
+            log.info("uploaded voices lie in %s", check_voices(self))
+        except CheckWarning as error:  # a store that is away may come back, too
+            log.warning("%s: until it answers there are built-in voices only", error)
+        except CommandError as error:
+            if "://" in self.voices:
+                raise
+            log.warning("voices cannot be uploaded: %s", error)

@@ -33,29 +33,34 @@ def write_atomically(path: Path, content: bytes) -> None:
 
 
 class FolderFiles:
-    """The files in a folder of this machine; thread-safe. `RemoteFiles` has the same methods."""
+    """The files in a folder of this machine; thread-safe. `RemoteFiles` has the same methods.
 
-    def __init__(self, root: Path) -> None:
+    What an earlier folder has is read and deleted too; nothing is written there.
+    """
+
+    def __init__(self, root: Path, earlier: Path | None = None) -> None:
         self.root = root.expanduser()
+        self._earlier = None if earlier is None else earlier.expanduser()
 
     def read(self, path: Path, *, large: bool = False) -> bytes:  # noqa: ARG002
         """Return the content of a file; ``large`` allows a store on another machine more time."""
-        return path.read_bytes()
+        return self._where(path).read_bytes()
 
     def state(self, path: Path) -> tuple[int, int] | None:
         """Return what changes with a file: its size in bytes, and when it was written, in ns."""
-        found = path.stat()
+        found = self._where(path).stat()
         return found.st_size, found.st_mtime_ns
 
     def exists(self, path: Path) -> bool:
         """Return whether there is a file."""
-        return path.exists()
+        return self._where(path).exists()
 
     def list(self, folder: Path) -> tuple[list[str], list[str]]:
         """Return the names of the folders and of the files in a folder; none if it is missing."""
-        found = [*folder.iterdir()] if folder.is_dir() else []
-        folders = [path.name for path in found if path.is_dir()]
-        return folders, [path.name for path in found if path.name not in folders]
+        found = [path for one in self._places(folder) if one.is_dir() for path in one.iterdir()]
+        folders = {path.name: None for path in found if path.is_dir()}
+        files = {path.name: None for path in found if path.name not in folders}
+        return [*folders], [*files]
 
     def write(self, path: Path, content: bytes) -> None:
         """Write a file."""
@@ -63,13 +68,24 @@ class FolderFiles:
 
     def create(self, path: Path, content: bytes) -> None:
         """Write a file in a locked folder; `FileExistsError` says that there is one."""
-        if path.exists():
+        if self.exists(path):
             raise FileExistsError(path)
         write_atomically(path, content)
 
     def delete(self, path: Path) -> None:
         """Delete a file."""
-        path.unlink()
+        for place in [one for one in self._places(path) if one.exists()] or [path]:
+            place.unlink()
+
+    def _places(self, path: Path) -> "tuple[Path, ...]":
+        """Return where a file or folder may be, the folder that is written first."""
+        if self._earlier is None:
+            return (path,)
+        return path, self._earlier / path.relative_to(self.root)
+
+    def _where(self, path: Path) -> Path:
+        """Return where a file is; if it is nowhere, where it would be written."""
+        return next((place for place in self._places(path) if place.exists()), path)
 
     @contextmanager
     def locked(self, folder: Path) -> Iterator[None]:

@@ -70,10 +70,15 @@ class StoredCard(VoiceCard):
         )
 
 
-def open_voice_store(where: str, max_voices: int, *, look_up_s: float = LOOK_UP_S) -> "VoiceStore":
-    """Return the store of uploaded voices in a folder, or at a URL as ``s3://bucket/voices``."""
+def open_voice_store(
+    where: str, max_voices: int, *, look_up_s: float = LOOK_UP_S, earlier: Path | None = None
+) -> "VoiceStore":
+    """Return the store of uploaded voices in a folder, or at a URL as ``s3://bucket/voices``.
+
+    Of an ``earlier`` folder the voices are there too.
+    """
     if "://" not in where:
-        return VoiceStore(FolderFiles(Path(where)), max_voices=max_voices)
+        return VoiceStore(FolderFiles(Path(where), earlier), max_voices=max_voices)
     # Takes 0.05 s of processor to import; most services keep voices in a folder.
     from app.storage.remote_files import RemoteFiles
 

@@ -42,14 +42,18 @@ def check_voices(settings: Settings) -> str:
         from app.storage.voice_store import open_voice_store
 
         try:
-            owners = open_voice_store(settings.voices, settings.max_voices).owners()
+            owners = open_voice_store(
+                settings.voices, settings.max_voices, earlier=settings.earlier_voices
+            ).owners()
         except UnknownStore as error:
             raise CommandError(f"voices: {error}") from error
         except OSError as error:
             raise CheckWarning(f"{settings.voices}: {error.strerror}") from error
         return f"{settings.voices}, of {len(owners)} owners"
     writable(settings.voices, "TTS_VOICES")
-    return str(Path(settings.voices).expanduser())
+    earlier = settings.earlier_voices and settings.earlier_voices.expanduser()
+    before = f", and in {earlier} those of before" if earlier and earlier.is_dir() else ""
+    return f"{Path(settings.voices).expanduser()}{before}"
 
 
 def writable(name: str, setting: str) -> Path:

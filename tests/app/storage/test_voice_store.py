@@ -343,3 +343,34 @@ def test_the_voices_of_all_owners_are_counted(folder, store) -> None:
     assert store.count() == 3
     store.remove("anna", "me")
     assert store.count() == 2
+
+
+def test_voices_of_an_earlier_folder_are_there_until_they_are_deleted(tmp_path) -> None:
+    earlier, folder = tmp_path / "earlier", tmp_path / "voices"
+    for name, owner in (("anna", EVERYBODY), ("bert", "me")):
+        open_voice_store(str(earlier), 3).add(name, owner, CARD, recording())
+    store = open_voice_store(str(folder), 2, earlier=earlier)
+    assert (store.owners(), store.count()) == ([EVERYBODY, "me"], 2)
+    (anna,) = store.of(EVERYBODY)
+    assert sound_of(store, anna) == recording().flac()
+    with pytest.raises(NameTaken):
+        store.add("anna", EVERYBODY, CARD, recording())
+    store.add("carl", EVERYBODY, CARD, recording(1))
+    with pytest.raises(StoreFull):
+        store.add("dora", EVERYBODY, CARD, recording())
+    assert [Path(name).name for name in files(folder) if name.endswith("json")] == ["carl.json"]
+    assert store.remove("anna", EVERYBODY)
+    assert not store.remove("anna", EVERYBODY)
+    assert [voice.name for voice in store.of(EVERYBODY)] == ["carl"]
+    assert not (earlier / "everybody" / "anna.json").exists()
+
+
+def test_a_voice_in_both_folders_is_the_newer_and_is_deleted_in_both(tmp_path) -> None:
+    earlier, folder = tmp_path / "earlier", tmp_path / "voices"
+    for seed, place in enumerate((earlier, folder)):
+        open_voice_store(str(place), 3).add("anna", EVERYBODY, CARD, recording(seed))
+    store = open_voice_store(str(folder), 2, earlier=earlier)
+    (anna,) = store.of(EVERYBODY)
+    assert sound_of(store, anna) == recording(1).flac()
+    assert store.remove("anna", EVERYBODY)
+    assert not open_voice_store(str(earlier), 3).of(EVERYBODY)
