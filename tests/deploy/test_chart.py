@@ -41,11 +41,13 @@ BUCKET: dict[str, Any] = {
 }
 """As docs/replicas.md has voices in a bucket."""
 
+IMAGE = "registry.example:5000/speech/valle-serve"
+
 VARIANTS: dict[str, dict[str, Any]] = {
     "defaults": {},
     "everything": EVERYTHING,
     "keda": {"autoscaling": {"kind": "keda"}},
-    "cpu": {"gpus": 0, "image": {"tag": "cpu"}, "networkPolicy": {"enabled": False}},
+    "cpu": {"gpus": 0, "networkPolicy": {"enabled": False}},
     "own redis": {"redis": {"urlSecret": "redis-url"}, "state": {"fail": "closed"}},
     "bucket": BUCKET,
 }
@@ -54,6 +56,7 @@ EVERY = pytest.mark.parametrize("variant", VARIANTS)
 
 def rendered(values: dict[str, Any]) -> dict[tuple[str, str], dict[str, Any]]:
     """Return the resources by kind and name."""
+    values = {**values, "image": {"repository": IMAGE, **values.get("image", {})}}
     with helm.Chart.load(str(CHART)) as chart:
         files = chart.render(values, name="speech", namespace="prod")
     documents = [one for text in files.values() for one in yaml.safe_load_all(text) if one]
@@ -118,10 +121,52 @@ def test_a_value_of_no_meaning_is_refused() -> None:
         {"autoscaling": {"kind": "magic"}},
         {"state": {"fail": "ajar"}},
         {"env": {"HF_TOKEN": "a"}},
+        {"image": {"repo": "x"}},
+        {"image": {"repository": "x:cuda"}},
+        {"image": {"tag": 1}},
+        {"image": {"pullPolicy": "Sometimes"}},
+        {"imagePullSecrets": ["name"]},
+        {"resources": {"limit": {"memory": "1Gi"}}},
+        {"model": "ecker/vall-e"},
+        {"model": {"path": "x"}},
+        {"cache": {"siez": "1Gi"}},
+        {"cache": {"size": "1 GB"}},
+        {"voices": {"accessModes": ["ReadWrite"]}},
+        {"service": {"type": "Cluster"}},
+        {"service": {"port": "http"}},
+        {"ingress": {"hosts": ["a.example"]}},
+        {"ingress": {"annotations": {"a": 1}}},
+        {"disruptionBudget": {"max": 1}},
+        {"serviceMonitor": {"intervall": "1s"}},
+        {"networkPolicy": {"form": []}},
+        {"tolerations": ["all"]},
+        {"podAnnotations": {"a": True}},
     ]
     for values in wrong:
         with helm.Chart.load(str(CHART)) as chart, pytest.raises(helm.HelmError):
             chart.validate_schema(values)
+
+
+def test_an_image_must_be_named() -> None:
+    with (
+        helm.Chart.load(str(CHART)) as chart,
+        pytest.raises(helm.HelmError, match=r"image\.repository"),
+    ):
+        chart.render({}, name="speech", namespace="prod")
+
+
+@pytest.mark.parametrize(
+    ("values", "tag"),
+    [
+        ({}, "cuda"),
+        ({"gpus": 2}, "cuda"),
+        ({"gpus": 0}, "cpu"),
+        ({"gpus": 0, "image": {"tag": "mine"}}, "mine"),
+        ({"image": {"tag": "cpu"}}, "cpu"),
+    ],
+)
+def test_the_tag_is_that_of_the_device(values: dict[str, Any], tag: str) -> None:
+    assert container_of(values)["image"] == f"{IMAGE}:{tag}"
 
 
 def test_it_agrees_with_the_image() -> None:

@@ -116,12 +116,8 @@ def _assemble(args: argparse.Namespace, teacher: Teacher, prompt: Samples) -> Pa
     return Panel(
         ears,
         teacher,
-        load_or_say("DNSMOS", "'valle-serve[quality]'", Dnsmos),
-        load_or_say(
-            "speaker similarity",
-            "'valle-serve[quality]' && pip install --no-deps resemblyzer",
-            lambda: VoiceJudge(audible),
-        ),
+        load_or_say("DNSMOS", Dnsmos),
+        load_or_say("speaker similarity", lambda: VoiceJudge(audible)),
         as_read=args.as_read,
     )
 

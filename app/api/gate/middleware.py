@@ -533,7 +533,8 @@ class GateMiddleware:
             connection.state.owner = owner
         try:
             client = client_of(connection)
-            await self._admission.count(client)
+            if path != _METRICS:  # as often as Prometheus asks
+                await self._admission.count(client)
             if _is_work(connection.scope):
                 work.enter_context(await self._admission.work(client))
         except SpeechError as error:

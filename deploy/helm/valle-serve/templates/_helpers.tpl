@@ -35,3 +35,9 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- if and (contains $kind (include "valle.claims" $root)) (not (has "ReadWriteMany" $modes)) }}{{ $kind }} {{ end -}}
 {{- end -}}
 {{- end }}
+{{- define "valle.image" -}}
+{{- if not .Values.image.repository }}
+{{- fail "image.repository: name the image that you built and pushed, as registry.example/speech/valle-serve (docs/replicas.md); the chart has none of its own" }}
+{{- end -}}
+{{- .Values.image.repository }}:{{ .Values.image.tag | default (ternary "cuda" "cpu" (gt (int .Values.gpus) 0)) -}}
+{{- end }}

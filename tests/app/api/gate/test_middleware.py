@@ -130,6 +130,8 @@ def test_a_key_has_its_rate_and_the_probes_are_not_counted() -> None:
         assert client.get("/v1/models").status_code == 401  # and is nobody's
         for _ in range(5):
             assert client.get("/health").status_code == 200
+            assert client.get("/metrics", headers=bearer(ALICE)).status_code == 200
+        assert client.get("/metrics").status_code == 401
 
 
 def test_without_keys_an_address_has_its_rate() -> None:
