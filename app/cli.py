@@ -8,6 +8,7 @@ import os
 import sys
 from argparse import SUPPRESS, ArgumentParser
 from collections.abc import Mapping, Sequence
+from errno import EDQUOT, ENOSPC
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -80,16 +81,26 @@ def _run(arguments: list[str]) -> int:
         SettingsError,
     )
 
-    from app.commands.errors import MISUSED, TERMINATED, CommandError, Terminated
+    from app.commands.errors import (
+        MISUSED,
+        TERMINATED,
+        CommandError,
+        CommandFailed,
+        Terminated,
+    )
     from app.commands.help import CommandFlags
     from app.storage.dictionary_files import DictionaryError
     from app.storage.preset_files import PresetError
 
-    if not arguments or arguments[0] not in COMMANDS:
-        if arguments and arguments[0].startswith("-"):
+    if arguments[:1] == ["help"]:
+        arguments = [*arguments[1:], "--help"]
+    if not arguments:
+        _overview().print_help()
+        return 0
+    if arguments[0] not in COMMANDS:
+        if arguments[0].startswith("-"):
             _overview().parse_args(arguments)  # exits after --help and --version
-        problem = f"invalid choice: {arguments[0]!r}" if arguments else "a subcommand is required"
-        _print_errors(f"{problem}; choose one of {', '.join(COMMANDS)}")
+        _print_errors(f"invalid choice: {arguments[0]!r}; choose one of {', '.join(COMMANDS)}")
         return MISUSED
 
     class Program(BaseSettings):
@@ -133,6 +144,11 @@ def _run(arguments: list[str]) -> int:
     except (SettingsError, PresetError, DictionaryError) as error:
         message = str(error).removeprefix("error parsing CLI: ").strip()
         _print_errors(flags.did_you_mean(message))
+    except OSError as error:
+        if error.errno not in {ENOSPC, EDQUOT}:
+            raise
+        _print_errors(f"{error.filename or 'disk'}: {error.strerror}; free some, and run it again")
+        return CommandFailed.status
     except Terminated:
         return TERMINATED
     except KeyboardInterrupt:

@@ -15,7 +15,7 @@ from pydantic_core import to_json
 
 from app.commands.client import ServerOptions
 from app.commands.errors import CommandError, CommandFailed
-from app.commands.output import check_folder, write_file
+from app.commands.output import check_out, write_file
 from app.version import VERSION
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class Bench(ServerOptions):
     def cli_cmd(self) -> None:
         """Measure, print a table and write the figures."""
         if self.out is not None:
-            check_folder(self.out, "out")
+            check_out(self.out, "out")
         self.check_server(self.model)
         logging.basicConfig(level=logging.CRITICAL)
         about, loads = asyncio.run(self._measure())

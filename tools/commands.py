@@ -9,7 +9,7 @@ from pydantic_settings import CliApp, CliPositionalArg, CliSubCommand
 from tqdm import tqdm
 
 from app.commands.errors import CommandError
-from app.commands.output import check_folder, write_file
+from app.commands.output import check_out, write_file
 from app.engine.errors import SpeechError
 from app.settings import Settings
 from app.storage.preset_files import PresetName, read_presets
@@ -44,7 +44,7 @@ class Calibrate(BaseModel):
         from tools.calibration import CalibrationTask
 
         if self.output is not None:
-            check_folder(self.output, "output")
+            check_out(self.output, "output")
         settings = Settings() if self.model is None else Settings(model=self.model)
         presets = read_presets(settings.presets or None)
         if self.name in presets:

@@ -3,9 +3,11 @@
 pydantic-settings makes the flags; here it is said which of them help shows.
 """
 
+import json
 import re
 from argparse import SUPPRESS, Action, ArgumentParser, RawDescriptionHelpFormatter
-from collections.abc import Iterable, Sequence
+from ast import literal_eval
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from functools import partial
 from inspect import cleandoc
@@ -18,14 +20,25 @@ KNOBS: Final = "--help-knobs"
 
 _USAGE: Final = "valle-serve speak [TEXT] [-o FILE] [--play] [flags]"
 _WIDTH: Final = 95
-_OFF: Final = re.compile(r" \((?:default: (?:null|none|False|\(\))|ifdef: required)\)$")
+_DEFAULT: Final = re.compile(r" \((?:default: (?P<value>.*)|ifdef: required)\)$")
+_OFF: Final = frozenset({"", "null", "none", "False", "()", "[]", "{}", "*" * 10})
+_WORDS: Final = {
+    "str": "TEXT",
+    "int": "N",
+    "float": "NUMBER",
+    "Path": "PATH",
+    "SecretStr": "SECRET",
+}
+_SEVERAL: Final = re.compile(r"(?:list|tuple|set)\[(.*?)(?:,\.\.\.)?\]")
 _REQUEST_GROUP: Final = "request"  # seed and preset, which belong into the short help
 
 
 class CommandFlags:
     """Adds the flags of a command to its parser, of which help shows those that are asked for.
 
-    These are the fields that `shown` of its class names, in its order, or all without it. ``speak
+    These are the fields that `shown` of its class names, in its order, or all without it; `told`
+    says in words of a command line what a field is, `preset_defaults` what knobs are without their
+    flags. ``speak
     --help-knobs`` asks for every sampling knob, or for those of the groups named after it; raises
     CommandError if there is no such group.
     """
@@ -33,6 +46,12 @@ class CommandFlags:
     def __init__(self, command: Any, arguments: Sequence[str]) -> None:
         self.arguments, self.flags = [*arguments], list[str]()
         self._shown: Sequence[str] = getattr(command, "shown", ())
+        self._told: Mapping[str, str] = getattr(command, "told", {})
+        defaults: Callable[[Sequence[str]], Mapping[str, Any]] = getattr(
+            command, "preset_defaults", lambda _: {}
+        )
+        asked = {"--help", "-h", KNOBS}.intersection(arguments)
+        self._defaults = defaults(arguments) if asked else {}
         self._groups = _groups(command)
         self._known = [*dict.fromkeys(self._groups.values())]
         self._sections: dict[str, Any] = {}  # of help, by the groups that are asked for
@@ -73,9 +92,25 @@ class CommandFlags:
             parser = self._sections[groups.pop()] if (shown := bool(groups)) else parser
         else:
             shown = not (self._shown and fields.isdisjoint(self._shown))
-        options["help"] = _OFF.sub("", options["help"]) if shown else SUPPRESS
+        (field, *_) = sorted(fields, key=len, reverse=True)
+        options["help"] = self._help(field, options["help"]) if shown else SUPPRESS
+        if isinstance(kind := options.get("metavar"), str):
+            options["metavar"] = written(kind)
         action: Action = parser.add_argument(*names, **options)
         return action
+
+    def _help(self, field: str, text: str) -> str:
+        """Return the help of a field for a command line, with the default that holds here."""
+        found = _DEFAULT.search(text)
+        default = (found["value"] or "") if found else ""
+        if found:
+            text = text[: found.start()]
+        if field in self._defaults:
+            default = f"{_shown(self._defaults[field])}, the preset's"
+        elif default[:1] == "[":
+            default = ",".join(map(str, literal_eval(default)))
+        text = self._told.get(field, text)
+        return text if default in _OFF else f"{text} (default: {default})"
 
     def did_you_mean(self, message: str) -> str:
         """Return argparse's message of unknown flags with the flags that may be meant."""
@@ -101,6 +136,19 @@ class _InOrder(RawDescriptionHelpFormatter):
     def _place(self, action: Action) -> int:
         fields = map(_field, action.option_strings or [action.dest])
         return max(self._places.get(field, -1) for field in fields)
+
+
+def written(kind: str) -> str:
+    """Return how a value of a type is written in help, as TEXT, N or N,... of several."""
+    if kind.startswith("dict[") or "[JSON" in kind:
+        return "JSON"
+    # Of several names that are listed one is enough.
+    kind = _SEVERAL.sub(r"\1,...", re.sub(r"(?<=\[)\{[^{}]*\}", "NAME", kind))
+    return re.sub(r"\w+", lambda word: _WORDS.get(word[0], word[0]), kind)
+
+
+def _shown(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
 
 
 def _field(name: str) -> str:

@@ -21,11 +21,11 @@ from tqdm import tqdm
 from app.audio.formats import FORMAT_ALIASES, AudioFormat
 from app.commands.client import open_service
 from app.commands.errors import CommandError, CommandFailed, Terminated
-from app.commands.output import check_folder, print_status
+from app.commands.output import check_out, print_status
 from app.commands.speech.documents.document import Chapter, Document, DocumentError
 from app.commands.speech.options import PIPE, SpeakOptions
 from app.commands.speech.player import find_player
-from app.commands.speech.request import SpeechClient
+from app.commands.speech.request import SpeechClient, report_of
 from app.commands.speech.subtitles import check_subtitles
 from app.settings import Settings
 
@@ -47,8 +47,7 @@ _LEAST_CHARS = 4096  # more than the texts that the engine tries at its start
 class Speak(SpeakOptions):
     """Speak a text of any length to a file, or stream it to a pipe or the speakers.
 
-    If interrupted, the same command continues where it stopped. With --trace, the report of the
-    speech is written to a .json beside the file.
+    If interrupted, the same command continues where it stopped.
     """
 
     def cli_cmd(self) -> None:
@@ -58,9 +57,8 @@ class Speak(SpeakOptions):
             find_player()
         if self.subtitles is not None:
             check_subtitles(self.subtitles)
-            check_folder(self.subtitles, "subtitles")
         document = self._document()
-        self._announce()
+        self._check_files()
         logging.basicConfig(level=logging.CRITICAL)  # errors are raised, and printed once
         if self.url is None and self.continue_from is not None:
             raise CommandError("continue-from: only a server has recent takes; add --url")
@@ -148,11 +146,14 @@ class Speak(SpeakOptions):
         made_by = [VERSION, engine.info, dict(preset or {})]
         return Journal(self.parts, job, pieces, repr(made_by))
 
-    def _announce(self) -> None:
-        """Say what a finished file is replaced by, before anything is done."""
-        out = self.target
-        if out is not None and out.is_file():
-            print_status(f"replaces {out}{_length_of(out)} once all is spoken")
+    def _check_files(self) -> None:
+        """Check the files that will be written, and say which are replaced."""
+        if (out := self.target) is not None:
+            check_out(out, "out", length=_length_of(out))
+            if self.trace:
+                check_out(report_of(out), "out")
+        if self.subtitles is not None:
+            check_out(self.subtitles, "subtitles")
 
     def _check_space(self, text: str) -> None:
         """Raise CommandFailed if the disk is far too small for the parts of a text, or warn."""
@@ -204,7 +205,6 @@ class Speak(SpeakOptions):
             raise CommandError("out: stdout is a terminal; pipe it or name a file")
         if self.target is None:
             return self.response_format or "wav"
-        check_folder(self.target, "out")
         suffix = self.target.suffix.lower().removeprefix(".") or "wav"
         forms: dict[str, AudioFormat] = {form: form for form in get_args(AudioFormat)}
         forms |= FORMAT_ALIASES
@@ -236,6 +236,8 @@ def _named_file(words: str) -> Path | None:
 
 def _length_of(out: Path) -> str:
     """Return how long a file of sound is, as (3:35); nothing if it is none."""
+    if not out.is_file():
+        return ""
     import av
 
     try:

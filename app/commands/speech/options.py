@@ -1,6 +1,8 @@
 """The parsed command line of `valle-serve speak`: request, text, and where the audio goes."""
 
-from collections.abc import Sequence
+import json
+from argparse import ArgumentParser
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -11,6 +13,9 @@ from app.api.schemas import SpeechOptions
 from app.audio.formats import AudioFormat
 from app.commands.client import ServerOptions
 from app.commands.speech.book_file import SUFFIXES
+from app.settings import Settings
+from app.storage.preset_files import read_presets
+from samplers.knobs.presets import AUTO
 from samplers.knobs.steps import ORDERS
 
 PIPE = "-"
@@ -28,6 +33,17 @@ class SpeakOptions(SpeechOptions, ServerOptions):
         *("timestamps", "continue_from", "pronunciations", "dictionaries"),
     )
     """Fields of the short help."""
+
+    told: ClassVar[Mapping[str, str]] = {
+        "voice": "A voice of `valle-serve voices list`; default the model's own.",
+        "preset": "A set of knobs of `valle-serve presets` to start from; `auto` is the model's.",
+        "loudness_lufs": "Target loudness by ITU-R BS.1770: -16 is usual for podcasts, -23 for"
+        " broadcasts; default as it is.",
+        "trace": "Write what was drawn, and why, to hello.wav.json beside hello.wav.",
+        "timestamps": "With --trace: whether the report tells when each word, or phoneme, is"
+        " heard.",
+    }
+    """What fields of a request are on a command line."""
 
     input: CliPositionalArg[str | None] = Field(
         None, description="The text to speak, or the name of a file; - reads it from stdin."
@@ -56,6 +72,24 @@ class SpeakOptions(SpeechOptions, ServerOptions):
         None,
         description="Audio format; by default that of the file's suffix, and wav for stdout.",
     )
+
+    @staticmethod
+    def preset_defaults(arguments: Sequence[str]) -> Mapping[str, Any]:
+        """Return the knobs of the preset that holds with such arguments, as far as known."""
+        given = ArgumentParser(add_help=False, allow_abbrev=False)
+        for flag in ("--model", "--preset", "--url"):
+            given.add_argument(flag)
+        known, _ = given.parse_known_args(arguments)
+        settings = Settings()
+        presets = read_presets(settings.presets or None)
+        if known.preset not in {None, AUTO}:
+            return presets.get(known.preset, {})
+        try:
+            card = Path(known.model or settings.model) / "lm.json"
+            source = json.loads(card.read_text())["preset"] if known.url is None else "default"
+        except (OSError, ValueError, KeyError):  # of a server, or of a model that is not here
+            return {}
+        return presets.get(source, {}) if isinstance(source, str) else dict(source)
 
     @field_validator("mirostat_mode", "sampler_order", mode="before")
     @classmethod

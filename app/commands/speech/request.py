@@ -65,7 +65,7 @@ class SpeechClient:
         elif out is not None:
             self._write(out, answer)
         if options.trace and out is not None:
-            write_file(out.with_name(out.name + ".json"), report.content, "out")
+            write_file(report_of(out), report.content, "out")
         if (path := options.subtitles) is not None:
             spoken = report.json()["utterances"]
             words = _WORDS.validate_python([word for one in spoken for word in one["words"]])
@@ -180,6 +180,11 @@ class SpeechClient:
             f" {answer.elapsed.total_seconds():.2f} s, voice {headers['x-voice']}, seed"
             f" {headers['x-seed']}, finish reason {finish or 'unknown'}"
         )
+
+
+def report_of(out: Path) -> Path:
+    """Return the file of a speech's report, beside its sound."""
+    return out.with_name(out.name + ".json")
 
 
 def _without_sound(silent: Sequence[int], sentences: int) -> str:

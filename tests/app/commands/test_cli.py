@@ -4,14 +4,17 @@ import re
 import subprocess
 import sys
 from contextlib import suppress
-from importlib.metadata import version
+from errno import ENOSPC
 from typing import Annotated, Any, Literal, get_args, get_origin
 
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
 from app.cli import COMMANDS, main
+from app.commands.help import written
 from app.commands.speak import Speak
+from app.settings import BUILTIN_MODEL
+from app.version import VERSION
 from samplers.knobs.params import SamplingParams
 from samplers.knobs.presets import PRESETS
 
@@ -152,11 +155,99 @@ def test_presets_are_listed_and_one_is_shown(capsys):
     assert "choose from" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("words", [[], ["help"], ["--help"]])
+def test_without_a_command_it_shows_help(words, capsys):
+    with suppress(SystemExit):
+        assert main(words) == 0
+    told = capsys.readouterr()
+    assert not told.err
+    assert all(f"    {name} " in told.out for name in COMMANDS)
+
+
+def test_help_of_a_command_is_that_of_its_flag(help_of, capsys):
+    assert help_of("help", "keys", "new") == help_of("keys", "new", "--help")
+
+
+PARTS = {"voices": ["add", "list", "remove"], "keys": ["new"], "models": ["download"]}
+PARTS |= {"tools": ["inspect", "convert", "eras", "calibrate"]}
+LEAVES = [(name, part) for name in COMMANDS for part in PARTS.get(name, [""])]
+
+
+@pytest.mark.parametrize("words", [*LEAVES, ("speak", "--help-knobs")])
+def test_help_has_no_type_of_python(words, help_of):
+    asked = [word for word in words if word]
+    told = help_of(*asked, *(() if "--help-knobs" in asked else ("--help",)))
+    flags = re.findall(r"^ +(?:-\w [^,]+, )?--[\w.-]+ (.*?)(?: {2}|$)", told, re.MULTILINE)
+    assert flags or not asked or "positional" in told or words[1] == "list" or words[0] == "warm"
+    for kind in flags:
+        assert not re.search(r"\b(str|int|float|bool|Path|SecretStr|None)\b|\w\[", kind), kind
+    assert not re.search(r"\(default: (\)|\[|\(|\{|\*|null|None|False)", told)
+
+
+@pytest.mark.parametrize(
+    ("kind", "told"),
+    [
+        ("str", "TEXT"),
+        ("list[int]", "N,..."),
+        ("tuple[str,...]", "TEXT,..."),
+        ("set[Path]", "PATH,..."),
+        ("dict[int,float]", "JSON"),
+        ("tuple[JSON,...]", "JSON"),
+        ("{a,b}", "{a,b}"),
+        ("{{a,b},tuple[{c,d},...]}", "{{a,b},NAME,...}"),
+        ("{int,float}", "{N,NUMBER}"),
+        ("NAME", "NAME"),
+    ],
+)
+def test_a_type_is_told_as_it_is_written(kind, told):
+    assert written(kind) == told
+
+
+def _default(told, flag):
+    found = re.search(rf"--{flag} NUMBER.*?(?=\n +-)", told, re.DOTALL)
+    return found and re.search(r"\(default:\s+([\w.-]+)", found[0])[1]
+
+
+@pytest.mark.parametrize(
+    ("preset", "flag"),
+    [
+        (preset, flag)
+        for preset in ("builtin", "stable", "expressive", "hf", "llama_cpp")
+        for flag in ("temperature", "top-p")
+    ],
+)
+def test_help_has_the_defaults_of_the_preset(preset, flag, help_of, monkeypatch):
+    monkeypatch.setenv("TTS_MODEL", str(BUILTIN_MODEL))
+    words = [] if preset == "builtin" else ["--preset", preset]
+    knob = flag.replace("-", "_")
+    default = PRESETS[preset].get(knob, SamplingParams.model_fields[knob].default)
+    assert float(_default(help_of("speak", *words, "--help"), flag)) == default
+
+
+@pytest.mark.parametrize("words", [["--url", "http://a.example"], ["--model", "owner/name"]])
+def test_of_a_model_that_is_not_here_help_has_the_knobs_own_defaults(words, help_of):
+    assert float(_default(help_of("speak", *words, "--help"), "temperature")) == 1.0
+
+
+@pytest.mark.parametrize("command", ["batch", "voices"])
+def test_a_full_disk_is_a_line(command, monkeypatch, capsys):
+    def full(self) -> None:
+        raise OSError(ENOSPC, os.strerror(ENOSPC), "/mnt/a")
+
+    monkeypatch.setattr("tools.batch.BatchCommand.cli_cmd", full)
+    monkeypatch.setattr("tools.voices.VoicesCommand.cli_cmd", full)
+    words = ["a", "b"] if command == "batch" else ["list"]
+    assert main([command, *words]) == 1
+    assert (
+        capsys.readouterr().err == "/mnt/a: No space left on device; free some, and run it again\n"
+    )
+
+
 def test_the_version_is_told(capsys):
     with pytest.raises(SystemExit) as end:
         main(["--version"])
     assert end.value.code == 0
-    assert capsys.readouterr().out == f"valle-serve {version('valle-serve')}\n"
+    assert capsys.readouterr().out == f"valle-serve {VERSION}\n"
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -170,7 +261,6 @@ NOBODY = "http://127.0.0.1:9"
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "subcommand is required"),
         (["sing"], "invalid choice: 'sing'"),
         (["speak", "Hello."], "out: name a file with -o, or - for stdout, or give --play"),
         (["speak", "Hello.", "-o", "a.wav", "--key", "k"], "key: only a server takes a key"),

@@ -95,7 +95,7 @@ def test_a_finished_file_is_named_with_its_length_before_it_is_replaced(
     assert "replaces" not in capsys.readouterr().err
     soundfile.write(out, [0.0] * 24_000 * 63, 24_000)
     spoken(out, "Hello.", *SHORT)
-    assert capsys.readouterr().err.startswith(f"replaces {out} (1:03) once all is spoken\n")
+    assert capsys.readouterr().err.startswith(f"replaces {out} (1:03) at the end\n")
 
 
 @pytest.mark.parametrize(
