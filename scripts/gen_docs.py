@@ -28,9 +28,12 @@ PARAMETERS_HEAD = """\
 # Parameters
 
 Every knob is a field of the request body, like `input` and `voice`, and a flag of
-`valle-serve speak`. What the caller sets wins over the named `preset`, and that over the default.
-An unknown field, a value out of bounds and conflicting knobs are refused with 422 and the
-name of the field. *off* is the value at which a knob does nothing.
+`valle-serve speak`. What the caller sets wins over the named `preset`, the preset over the default.
+*off* is the value at which a knob does nothing. What the knobs do to speech:
+[samplers.md](samplers.md).
+
+An unknown field, a value out of bounds and conflicting knobs are refused with 422. The answer
+has the name of the field.
 """
 
 PRESETS_HEAD = """

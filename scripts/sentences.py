@@ -27,8 +27,8 @@ _CODE = re.compile(r"(`+)(?:(?!`).)+?\1", re.DOTALL)
 _LINK = re.compile(r"!?\[((?:[^\[\]]|\[[^\]]*\])*)\]\([^)]*\)")
 _ADDRESS = re.compile(r"https?://\S*[\w/]")
 _ABBREVIATION = re.compile(r"\b(e\.g|i\.e|etc|vs|cf|Dr|Mr|Mrs|St|No|p\.m|a\.m)\.")
-_END = re.compile(r"(?<=[.!?])[\"')\]*_]*\s+(?=[\"'(\[*_]*[A-Z0-9\ue000])")
-_WORD = re.compile(r"[^\W_]|\ue000")
+_END = re.compile(r"(?<=[.!?])(?<!\.\.)[\"')\]*_]*\s+(?=[\"'(\[*_]*[A-Za-z0-9\ue000])")
+_WORD = re.compile(r"[^\W_]|`\.\.\.`")
 
 
 class Sentence(NamedTuple):

@@ -16,6 +16,9 @@ from tests.toy.make_toy import make
 
 PAGE = (ROOT / "docs" / "tour.md").read_text("utf-8")
 ROWS = re.findall(r"^\| (\d+) \| `([\w/]+\.py)` \| `([\w.]+)` \| ([\w ]+) \|", PAGE, re.MULTILINE)
+LOOKS = re.findall(r"^\| \d+ \|(?:[^|]*\|){3}([^|]*)\|", PAGE, re.MULTILINE)
+TYPED = [re.findall(r"`(u|p [^`]+)`", look) for look in LOOKS]
+"""What the page has a reader type at each stop to look at something."""
 CHANGED = "samplers/ops/filters.py"
 
 
@@ -30,9 +33,14 @@ def test_the_table_is_that_of_the_debugger() -> None:
 
 
 @pytest.mark.slow
-def test_every_breakpoint_is_hit_in_its_order_and_thread(model: Path, tmp_path: Path) -> None:
+def test_every_breakpoint_is_hit_in_its_order_and_thread_and_shows_what_the_page_tells(
+    model: Path, tmp_path: Path
+) -> None:
     command = [sys.executable, "-m", "scripts.follow"]
-    out = run(command, tmp_path, model=model, typed="c\n" * len(STOPS))
+    typed = "".join("\n".join([*looks, "c\n"]) for looks in TYPED)
+    out = run(command, tmp_path, model=model, typed=typed)
+    assert [line for line in out.splitlines() if "***" in line] == []
+    assert len([one for looks in TYPED for one in looks if one.startswith("p ")]) >= 8
     hit = re.findall(r"stop (\d+) of \d+: (\S+) (\S+), thread (\S+)", out)
     assert [(file, name) for _, file, name, _ in hit] == list(STOPS)
     threads = {told: thread for (*_, told), (*_, thread) in zip(ROWS, hit, strict=True)}
