@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from app.storage.shared_state import SharedState
 
 # Imported here, or the first request that needs it would hold up the event loop for 0.1 s. Only
-# WAV and PCM are made where it is not installed, as on a lent machine (`benchmarks.card.ticket`).
+# WAV and PCM are made where it is not installed, as where torch is alone (benchmarks.card.ticket).
 with suppress(ModuleNotFoundError):
     import av as _av  # noqa: F401
 

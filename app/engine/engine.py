@@ -38,7 +38,7 @@ from models.voices.recording import Recording
 from samplers.knobs.params import SamplingParams
 
 if TYPE_CHECKING:
-    from app.settings import Settings  # needs pydantic-settings, which a lent machine may lack
+    from app.settings import Settings  # needs pydantic-settings, absent where torch is alone
 
 T = TypeVar("T")
 

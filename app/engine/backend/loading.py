@@ -20,7 +20,7 @@ from models.placement import prepare_for
 from models.valle import Valle
 
 if TYPE_CHECKING:
-    from app.settings import Settings  # needs pydantic-settings, which a lent machine may lack
+    from app.settings import Settings  # needs pydantic-settings, absent where torch is alone
 
 log = logging.getLogger(__name__)
 

@@ -39,7 +39,7 @@ from samplers.knobs.presets import AUTO, PRESETS, Presets
 from samplers.knobs.resolve import ConflictError, UnknownPreset, look_up, resolve
 
 if TYPE_CHECKING:
-    from app.settings import Settings  # needs pydantic-settings, which a lent machine may lack
+    from app.settings import Settings  # needs pydantic-settings, absent where torch is alone
 
 MOST_SPEAKERS = 8
 """Voices that one text may name: each may have to be encoded."""

@@ -46,7 +46,7 @@ from models.voices.recording import Recording
 from samplers.knobs.params import SamplingParams
 
 if TYPE_CHECKING:
-    from app.settings import Settings  # needs pydantic-settings, which a lent machine may lack
+    from app.settings import Settings  # needs pydantic-settings, absent where torch is alone
 
 MOST_UNRECORDED = 2
 """Functions that may be launched as usual; with more a GPU would be slower than a CPU."""

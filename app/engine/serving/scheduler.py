@@ -23,7 +23,7 @@ than `AHEAD_S`, and of no less priority, are stepped: a step of fewer rows is qu
 
 GIVEN, _MOST_OWED_S = 0.2, 0.1
 """While a stream that is promised its audio in time is late, those that give way have this share of
-the time of steps: none is put off for ever. So much of it is saved, or lent, at most."""
+the time of steps: none is put off for ever. So much of it is saved, or owed, at most."""
 
 _PROMISED_S = 0.1  # how often it is decided which streams are made in time
 _IDLE_S, _PAUSE_S = 5.0, 0.25
