@@ -178,7 +178,7 @@ def _observe(
     """Speak jobs and return columns of their traces, concatenated."""
     traces: list[TraceColumns] = []
     for job in jobs:
-        *_, last = synthesizer.speak(synthesizer.plan(job), queue_s=0.0, on_progress=lambda _: True)
+        *_, last = synthesizer.speak(synthesizer.plan(job))
         assert last.result is not None
         traces += [one.trace for one in last.result.utterances if one.trace]
         on_utterance()

@@ -33,3 +33,12 @@ def look_in_lib() -> None:
     """Find our modules first; in a checkout they are found as they are."""
     if _LIB.is_dir() and str(_LIB) not in sys.path:
         sys.path.insert(0, str(_LIB))
+
+
+def __getattr__(name: str) -> Any:
+    """Return `Speaker` when it is asked for: it imports torch, which the command line may not."""
+    if name == "Speaker":
+        from valle_serve.speaker import Speaker
+
+        return Speaker
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -46,7 +46,7 @@ def entropies(synthesizer: Synthesizer) -> dict[str, np.ndarray]:
     for text, seed in zip([*TEXTS, TEXTS[0]], (0, 0, 1), strict=True):
         params = SamplingParams(preset="stable", seed=seed)
         plan = synthesizer.plan(SpeechJob("a", text, params, trace=True))
-        *_, last = synthesizer.speak(plan, queue_s=0.0, on_progress=lambda _: True)
+        *_, last = synthesizer.speak(plan)
         assert last.result is not None
         traces += [piece.trace for piece in last.result.utterances]
     return {

@@ -3,7 +3,6 @@
 Owns the model and its voices. Knows nothing of threads and queues: those are `app.engine.engine`'s.
 """
 
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing
 from dataclasses import replace
@@ -19,11 +18,12 @@ from app.engine.backend.golden import compare, read_golden
 from app.engine.backend.loading import choose_device, load_speech, model_info
 from app.engine.backend.planner import Catalog, Planner
 from app.engine.capacity import Capacity
-from app.engine.interface import GoldenResult, Plan, Reading, SoundStream
+from app.engine.interface import Batch, GoldenResult, Plan, Reading, SoundStream
 from app.engine.job import AudioChunk, Codes, Progress, SpeechJob, SpeechResult
 from app.engine.level_0.job import Level0Job
 from app.engine.level_0.runner import JobBatch
 from app.engine.memory import fits, memory_of, prefix_bytes
+from app.engine.pipeline import RunningSpeech, run
 from app.engine.playback import Playback
 from app.engine.reading import TextProcess
 from app.engine.recordings import RecordingProcess
@@ -55,7 +55,24 @@ MEASURED_S = 1.0
 _TEXTS = ("One, two, three.", "Hello.", "Good morning.")
 
 OnProgress = Callable[[Progress], bool]
-"""Called after every frame; False stops the job."""
+"""Called after every step; False stops the job."""
+
+
+class _MeasuredSound:
+    """A stream of sound whose pushes are counted as costs."""
+
+    def __init__(self, sound: SoundJob, playback: Playback, costs: Capacity) -> None:
+        self._sound, self._playback, self._costs = sound, playback, costs
+        self.first_chunks = sound.first_chunks
+        self.close = sound.close
+
+    def push(self, item: Level0Item) -> Iterator[AudioChunk]:
+        """Make the audio of an item at once, and note what it cost."""
+        began_s = perf_counter()
+        before_s = self._playback.audio_s
+        chunks = list(self._sound.push(item))
+        self._costs.note_sound(perf_counter() - began_s, self._playback.audio_s - before_s)
+        return iter(chunks)
 
 
 class Synthesizer:
@@ -270,29 +287,23 @@ class Synthesizer:
             return ()
         return [jobs[one] for one in self._sound_decoder.make_together([*jobs])]
 
-    def speak(
-        self, plan: Plan, *, queue_s: float = 0.0, on_progress: OnProgress = lambda _: True
-    ) -> Iterator[AudioChunk]:
+    def speak(self, plan: Plan, on_progress: OnProgress | None = None) -> Iterator[AudioChunk]:
         """Yield the audio of one job, all in this thread, the last chunk with the result.
 
-        This is what the workers of an engine do, for callers without one. ``on_progress`` is called
+        As `app.engine.pipeline.run`, for callers without an engine. ``on_progress`` is called
         after every step; False ends the job without a result.
         """
-        playback = Playback(monotonic() - queue_s - plan.text_s)
+        playback = Playback(monotonic() - plan.text_s)
         with (
             closing(self.called_batch(plan.rows)) as batch,
             closing(self.sound_stream(plan, playback)) as sound,
         ):
-            items: deque[Level0Item] = deque()
-            job = batch.begin(plan, items.append)
-            while not job.over:
-                batch.step([job])
-                if not on_progress(job.progress):
-                    return
-                while items:
-                    yield from sound.push(items.popleft())
-                if job.error is not None:
-                    raise job.error
+            speech = RunningSpeech(batch, plan, sound)
+
+            def goes_on(_: float) -> bool:
+                return on_progress is None or on_progress(speech.job.progress)
+
+            yield from run(batch, [speech], goes_on)
 
     def spoken(self, job: SpeechJob) -> SpeechResult:
         """Speak a job by itself, and return its result."""
@@ -314,24 +325,23 @@ class Synthesizer:
             self._measure_once(batch, plan, costs)
         return batch
 
-    def _measure_once(self, batch: JobBatch, plan: Plan, costs: Capacity) -> None:
+    def _measure_once(self, batch: Batch, plan: Plan, costs: Capacity) -> None:
         rate_hz, playback = self.info.frame_rate_hz, Playback(monotonic())
-        with closing(self.sound_stream(plan, playback)) as sound:
-            started_s = perf_counter()
-            items: deque[Level0Item] = deque()
-            job = batch.begin(plan, items.append)
-            costs.note_admission(perf_counter() - started_s)
-            while not job.over:
-                started_s, frames = perf_counter(), job.frames
-                batch.step([job])
-                speech_s = (job.frames - frames) / rate_hz
-                costs.note_level_0(perf_counter() - started_s, max(0.0, speech_s))
-                while items:
-                    started_s, before_s = perf_counter(), playback.audio_s
-                    for _ in sound.push(items.popleft()):
-                        pass
-                    costs.note_sound(perf_counter() - started_s, playback.audio_s - before_s)
-            batch.end(job)
+        frames = 0
+
+        def note_step(step_s: float) -> bool:
+            nonlocal frames
+            costs.note_level_0(step_s, max(0.0, (speech.job.frames - frames) / rate_hz))
+            frames = speech.job.frames
+            return True
+
+        with closing(_MeasuredSound(self.sound_stream(plan, playback), playback, costs)) as sound:
+            began_s = perf_counter()
+            speech = RunningSpeech(batch, plan, sound)
+            costs.note_admission(perf_counter() - began_s)
+            for _ in run(batch, [speech], note_step):
+                pass
+            batch.end(speech.job)
         if playback.first_s is not None:
             costs.note_start(playback.first_audio_s)
 
@@ -351,12 +361,11 @@ class Synthesizer:
         ]
         alone = [one.codes[:, 0] for one in self.spoken(plans[0].job).utterances]
         with closing(self.called_batch(sum(plan.rows for plan in plans))) as batch:
-            items: list[Level0Item] = []
-            jobs = [batch.begin(plans[0], items.append)]
-            jobs += [batch.begin(plan, lambda _: None) for plan in plans[1:]]
-            while running := [job for job in jobs if not job.over]:
-                batch.step(running)
-        codes = torch.cat([one.level_0() for one in items if isinstance(one, Level0Utterance)])
+            speeches = [RunningSpeech(batch, plan) for plan in plans]
+            for _ in run(batch, speeches):
+                pass  # without sound there is none
+        drawn = [one for one in speeches[0].drawn if isinstance(one, Level0Utterance)]
+        codes = torch.cat([one.level_0() for one in drawn])
         return torch.equal(codes, torch.from_numpy(np.concatenate(alone)).long())
 
     def check_golden(self) -> GoldenResult | None:

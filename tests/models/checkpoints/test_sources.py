@@ -82,7 +82,7 @@ def spoken(
         max_duration_s=0.2,
         params=SamplingParams(seed=1),
     )
-    return list(synthesizer.speak(synthesizer.plan(job), queue_s=0.0, on_progress=lambda _: True))
+    return list(synthesizer.speak(synthesizer.plan(job)))
 
 
 def sound(chunks: Iterable[AudioChunk]) -> Samples:

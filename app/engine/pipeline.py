@@ -1,0 +1,56 @@
+"""The whole way of speech, in one thread: AR, NAR, codec.
+
+An engine does the same on threads of its own. One steps the batch, which draws the first code of
+each frame (AR). Another pushes what the batch has drawn into the streams of sound, which draw the
+other codes (NAR) and decode them (codec). Here both take turns.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from time import perf_counter
+from typing import Final
+
+from app.engine.interface import Batch, Level0Stream, Plan, SoundStream
+from app.engine.job import AudioChunk
+from app.engine.utterance import Level0Item
+
+OnStep = Callable[[float], bool]
+"""Called after every step with the seconds that it took; False ends all jobs, without results."""
+
+
+def go_on(_: float) -> bool:
+    """Go on after every step."""
+    return True
+
+
+class RunningSpeech:
+    """A job in a batch, what is drawn of it and not pushed yet, and what makes its sound."""
+
+    def __init__(self, batch: Batch, plan: Plan, sound: SoundStream | None = None) -> None:
+        self.sound: Final = sound
+        """None: what is drawn stays in `drawn`."""
+        self.drawn: Final = deque[Level0Item]()
+        self.job: Final[Level0Stream] = batch.begin(plan, self.drawn.append)
+
+    def chunks(self) -> Iterator[AudioChunk]:
+        """Yield the audio of what is drawn; raises the error with which the job ended."""
+        while self.sound is not None and self.drawn:
+            yield from self.sound.push(self.drawn.popleft())
+        if self.job.error is not None:
+            raise self.job.error
+
+
+def run(
+    batch: Batch, speeches: Sequence[RunningSpeech], on_step: OnStep = go_on
+) -> Iterator[AudioChunk]:
+    """Speak some jobs together to their ends; yield their audio, the last chunk with the result.
+
+    Raises a SpeechError as the first job that fails.
+    """
+    while running := [speech for speech in speeches if not speech.job.over]:
+        began_s = perf_counter()
+        batch.step([speech.job for speech in running])
+        if not on_step(perf_counter() - began_s):
+            return
+        for speech in running:
+            yield from speech.chunks()
