@@ -1,10 +1,12 @@
 """Speech in a Python program, without a server: see docs/library.md."""
 
+import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import mkdtemp
 from typing import Any, Final, Self
+from weakref import finalize
 
 import numpy as np
 import soundfile
@@ -30,7 +32,7 @@ class Speech:
     """A speech with its sound."""
 
     samples: NDArray[np.float32]
-    """``[N]``, mono, between -1 and 1."""
+    """``[N]``, mono; what is beyond -1 and 1 is clipped where it is saved."""
     sample_rate_hz: int
     result: SpeechResult
     """Seed, knobs, codes, word times and trace, as the reports of the service have them."""
@@ -43,8 +45,9 @@ class Speech:
 class Speaker:
     """A loaded model that speaks in the calling thread. One thread at a time."""
 
-    def __init__(self, synthesizer: Synthesizer, recordings: "TemporaryDirectory[str]") -> None:
-        self._synthesizer, self._recordings = synthesizer, recordings
+    def __init__(self, synthesizer: Synthesizer, recordings: str) -> None:
+        self._synthesizer = synthesizer
+        self._forget = finalize(self, shutil.rmtree, recordings, ignore_errors=True)
         self._spoken = 0
 
     @classmethod
@@ -54,12 +57,16 @@ class Speaker:
         ``settings`` are those of the service by their names in lower case, as ``device="cuda"``.
         Raises CheckpointError if the model cannot be used, ValueError if a setting is wrong.
         """
-        recordings = TemporaryDirectory(prefix="valle-serve-")
-        chosen: dict[str, Any] = {"voices": recordings.name, "max_text_chars": 1_000_000}
+        chosen: dict[str, Any] = {"max_text_chars": 1_000_000} | settings
         if model is not None:
             chosen["model"] = str(model)
-        wanted = Settings(**chosen | settings)
-        return cls(Synthesizer.load(wanted, catalog_of(wanted)), recordings)
+        recordings = mkdtemp(prefix="valle-serve-")
+        try:
+            wanted = Settings(**{"voices": recordings} | chosen)
+            return cls(Synthesizer.load(wanted, catalog_of(wanted)), recordings)
+        except BaseException:
+            shutil.rmtree(recordings, ignore_errors=True)
+            raise
 
     @property
     def voices(self) -> list[str]:
@@ -118,7 +125,7 @@ class Speaker:
     def close(self) -> None:
         """Forget the voices that were added, and free what the model holds."""
         self._synthesizer.close()
-        self._recordings.cleanup()
+        self._forget()
 
     def __enter__(self) -> Self:
         return self

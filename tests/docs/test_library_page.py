@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+from pathlib import Path
 
 import pytest
 
@@ -10,12 +11,13 @@ from tests.docs.pages import blocks
 PROGRAMS = blocks("docs/library.md", "python")
 
 
-@pytest.mark.parametrize("program", PROGRAMS, ids=["alone", "transformers"])
-def test_it_runs(program: str) -> None:
+@pytest.mark.parametrize("program", PROGRAMS, ids=["speaker", "samplers", "transformers"])
+def test_it_runs(program: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
     with contextlib.redirect_stdout(io.StringIO()) as printed:
         exec(compile(program, "docs/library.md", "exec"), {})
     assert "[" in printed.getvalue()
 
 
-def test_the_first_is_ten_lines_at_most() -> None:
-    assert len([line for line in PROGRAMS[0].splitlines() if line]) <= 10
+def test_that_of_the_samplers_is_ten_lines_at_most() -> None:
+    assert len([line for line in PROGRAMS[1].splitlines() if line]) <= 10
