@@ -35,15 +35,15 @@ class EntropixKnobs(KnobSet):
     entropix: bool = knob(
         False,
         "Entropix: the entropy H and varentropy V of each code choose one of five states, which "
-        "move temperature, top_p, top_k and min_p by how the model's attention looks; where a "
+        "move temperature, top_p, top_k and min_p. The model's attention says by how much. Where a "
         "floor is above its ceiling the ceiling holds.",
         group="entropix", off=False,
     )
     entropix_action: Literal["temperature", "resample", "pause", "branch"] = knob(
         "temperature",
         "What the state HELV does where a text model would ask: `temperature` heats the row, "
-        "`resample` sets the code that is drawn aside and draws another (in HEHV too), `pause` "
-        "puts in a frame of silence, or heats where there may be none, `branch` draws several "
+        "`resample` sets the code that is drawn aside and draws another (in HEHV too). `pause` "
+        "puts in a frame of silence, or heats where there may be none. `branch` draws several "
         "continuations (in LEHV too) and keeps the best, or draws as usual where it just did.",
         group="entropix", off="temperature", needs=_ON,
     )

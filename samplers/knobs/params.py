@@ -73,7 +73,7 @@ class RequestKnobs(KnobSet):
         group="bans", off=[], max_length=MOST_CODES, fail_fast=True,
     )
     ban_sequences: tuple[BannedSequence, ...] = knob(
-        (), "Sequences of codes whose last code is punished when the others were just drawn; with "
+        (), "Sequences of codes whose last code is punished when the others were just drawn. With "
         "backtrack, one that was completed all the same is taken back to its first code.",
         group="bans", off=[], max_length=64, fail_fast=True,
     )
@@ -179,7 +179,7 @@ class DrawKnobs(KnobSet):
     )
     backtrack_repeat_frames: int = _backtrack(
         0, "Words that are said again are taken back once this many frames clearly speak what "
-        "was said before, by the alignment, which takes an alignment head; 0 lets them stand.",
+        "was said before. It takes an alignment head; 0 lets them stand.",
         off=0, unit="frames", step=1, slider=False, top=30, ge=0,
         values=(0, 5, 10),
     )
@@ -189,8 +189,8 @@ class DrawKnobs(KnobSet):
         unit="frames", step=1, slider=False, top=750, ge=1,
     )
     backtrack_share: float = _backtrack(
-        1.0, "At most this share of the frames so far is taken back: the beginning of an utterance "
-        "is final, and can be heard, sooner; a loop that lies deeper is taken back in part.",
+        1.0, "At most this share of the frames so far is taken back. The beginning of an utterance "
+        "is then final, and can be heard, sooner. A loop that lies deeper is taken back in part.",
         off=1.0, step=0.05, slider=False, gt=0.0, le=1.0,
     )
     backtrack_budget: int = _backtrack(
@@ -199,7 +199,7 @@ class DrawKnobs(KnobSet):
     )
     backtrack_factor: float = _backtrack(
         0.1, "What the odds of the code that led into a loop are multiplied by in its place, each "
-        "time it does so; the second time it is forbidden there.",
+        "time it does so. The second time it is forbidden there.",
         off=1.0, step=0.05, slider=False, gt=0.0, le=1.0,
     )
     backtrack_strength: float = _backtrack(
@@ -236,7 +236,7 @@ class NarKnobs(KnobSet):
     nar_decision: Literal["likeliest", "mean"] = knob(
         "likeliest",
         "What a greedy finer level takes: the `likeliest` code, or the one nearest the `mean` of "
-        "the codebook by its odds, which blurs what it does not know instead of guessing.",
+        "the codebook by its odds. The mean blurs what it does not know instead of guessing.",
         group="nar", off="likeliest",
     )
     nar_temperature: float = knob(
@@ -274,7 +274,7 @@ class NarKnobs(KnobSet):
     )
     nar_window_frames: int = knob(
         0, "Where all frames of the finer levels see each other: draw so many at a time, to be "
-        "sent before the utterance ends; 0 draws the whole, as the model was trained.",
+        "sent before the utterance ends. 0 draws the whole, as the model was trained.",
         group="nar", off=0, unit="frames", step=15, slider=False, top=300, ge=0,
     )
     nar_left_context_frames: int = _window(
@@ -342,7 +342,7 @@ class CandidateKnobs(KnobSet):
     # fmt: off
     best_of: int = knob(
         1,
-        "How many takes of each utterance are drawn in parallel, each with its own noise; the best "
+        "How many takes of each utterance are drawn in parallel, each with its own noise. The best "
         "is kept: first those that spoke to their stop, then by rank. No audio is sent before all "
         "have ended, and each needs a row.",
         group="candidates", off=1, step=1, ge=1, le=8,
@@ -365,7 +365,7 @@ class CandidateKnobs(KnobSet):
     rank_alignment_weight: float = knob(
         16.0,
         "Takes are ranked by the mean log-probability of their codes, plus this times how well "
-        "they follow the text, from 0 to 1, which an alignment head tells; without one 0.",
+        "they follow the text, from 0 to 1. An alignment head tells that; without one it is 0.",
         group="candidates", off=0.0, unit="nats", step=1.0, top=32.0, ge=0.0, le=100.0,
         needs=({"best_of": ()},),
     )
@@ -400,7 +400,7 @@ class MaskedKnobs(KnobSet):
     level_0: Literal["ar", "masked", "auto"] = knob(
         "ar",
         "How level 0 is drawn: `ar` code by code, `masked` in passes over all frames, or `auto`: "
-        "masked where the model can, unless the caller moved a knob that only `ar` heeds.",
+        "masked where the model can, unless a knob is moved that only `ar` heeds.",
         group="masked", off="ar",
     )
     nar_len_steps: int = _masked(
@@ -448,8 +448,8 @@ class MaskedKnobs(KnobSet):
     )
     nar_len_score: Literal["drawn", "likeliest"] = _masked(
         "drawn",
-        "By what frames are masked again, the least certain first: the model's odds of the code "
-        "that was `drawn`, or those of the `likeliest` code after truncation (as the reference).",
+        "By what the least certain frames, which are masked again, are told: the model's odds of "
+        "the `drawn` code, or of the `likeliest` after truncation (as the reference).",
     )
     nar_len_masked_only: bool = _masked(
         True, "A frame that was drawn once stays; off: any frame may be masked again.",

@@ -53,7 +53,7 @@ class StepKnobs(KnobSet):
     )
     repetition_penalty_mode: PenaltyMode = _penalty(
         "additive",
-        "How the penalty P acts: `additive` subtracts ln P, which divides the odds by P; `signed` "
+        "How the penalty P acts: `additive` subtracts ln P, which divides the odds by P. `signed` "
         "divides positive and multiplies negative logits, `raw` always divides (the reference).",
     )
     repetition_penalty_clamp: bool = knob(
