@@ -47,8 +47,14 @@ ELSEWHERE: Final[Mapping[str, str]] = {
 
 
 def allowed(routes: Sequence[BaseRoute], path: str) -> list[str]:
-    """Return the methods that a path has; none if there is no such path."""
-    return [method for method in METHODS if _serves(routes, path, type="http", method=method)]
+    """Return the methods that a path has; none if there is no such path.
+
+    Of a path that is written out, as `/v1/voices/add`, these are its own and not those that it has
+    as an id.
+    """
+    own = [route for route in _told(routes) if getattr(route, "path", None) == path]
+    has = [one for one in METHODS if _serves(own, path, type="http", method=one)]
+    return has or [one for one in METHODS if _serves(routes, path, type="http", method=one)]
 
 
 def hint(routes: Sequence[BaseRoute], path: str, kind: str = "http") -> str:

@@ -133,7 +133,7 @@ _CPUS, _CUDA, _SAID = "for CPUs is fetched", "with CUDA is fetched", "TORCH_INDE
         ("Linux x86_64", False, {}, "/whl/cpu", _CPUS),
         ("Linux x86_64", False, {"TORCH_INDEX_URL": "cpu"}, "/whl/cpu", _CPUS),
         ("Linux x86_64", True, {"TORCH_INDEX_URL": "cpu"}, "/whl/cpu", _CPUS),
-        ("Linux x86_64", True, {"TORCH_INDEX_URL": "cu126"}, "/whl/cu126", "5 GB"),
+        ("Linux x86_64", True, {"TORCH_INDEX_URL": "cu126"}, "/whl/cu126", "6 GB"),
         ("Linux x86_64", False, {"TORCH_INDEX_URL": INDEX}, INDEX, _CPUS),
         ("Linux x86_64", True, {}, "", _CUDA),
         ("Linux x86_64", False, {"TORCH_INDEX_URL": ""}, "", _CUDA),
