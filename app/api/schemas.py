@@ -50,7 +50,9 @@ SPEAKABLE: Final[dict[str, Any]] = {"minLength": 1, "pattern": r"\S"}
 
 def _voice_name(voice: object) -> object:
     """Return the name in OpenAI's voice object; other values unchanged."""
-    return voice["id"] if isinstance(voice, dict) and list(voice) == ["id"] else voice
+    if isinstance(voice, dict) and list(voice) == ["id"] and isinstance(voice["id"], str):
+        return voice["id"]
+    return voice
 
 
 VoiceName = Annotated[

@@ -274,7 +274,7 @@ class ElevenLabsVoiceForm(BaseModel):
             "name": id_of(self.name),
             "title": self.name,
             "description": self.description,
-            "consent": self.consent or labels.get("consent") or "",
+            "consent": labels.get("consent", "") if self.consent is None else self.consent,
             "language": labels.get("language"),
         }
         try:
@@ -293,6 +293,11 @@ def _read(sent: str) -> Any:
 
 _FILE = "files"
 _TEXT = {"type": "string"}
+_PLAIN = r"[^\x00-\x1f\x7f]"
+_NAME = f"^{_PLAIN}*[A-Za-z0-9]{_PLAIN}*$"
+_WORD = r'"[^"\\\x00-\x1f\x7f]*"'
+_LABELS = rf"^(\{{({_WORD}: ?{_WORD}(, ?{_WORD}: ?{_WORD})*)?\}})?$"
+_CONSENT = r'^\{"consent": ?"true"[,}]'
 _UPLOAD = {
     "requestBody": {
         "required": True,
@@ -302,15 +307,28 @@ _UPLOAD = {
                     "type": "object",
                     "required": ["name", _FILE],
                     "properties": {
-                        "name": _TEXT
-                        | {"minLength": 1, "maxLength": 100, "pattern": "[A-Za-z0-9]"},
-                        _FILE: {"type": "array", "items": _TEXT | {"format": "binary"}},
-                        "description": _TEXT,
+                        "name": _TEXT | {"minLength": 1, "maxLength": 100, "pattern": _NAME},
+                        _FILE: {
+                            "type": "array",
+                            "items": _TEXT | {"format": "binary"},
+                            "minItems": 1,
+                            "maxItems": 1,
+                        },
+                        "description": _TEXT | {"maxLength": 1000, "pattern": f"^{_PLAIN}*$"},
                         "labels": _TEXT
-                        | {"description": 'JSON; `{"consent": "true"}` is the speaker\'s consent.'},
+                        | {
+                            "pattern": _LABELS,
+                            "description": "A JSON object of strings; its `consent` is the"
+                            " speaker's where there is no such field.",
+                        },
                         "remove_background_noise": _TEXT | {"description": "Does nothing."},
-                        "consent": _TEXT,
+                        "consent": {"const": "true", "description": "The speaker consents."},
                     },
+                    "anyOf": [
+                        {"required": ["consent"]},
+                        {"required": ["labels"], "properties": {"labels": {"pattern": _CONSENT}}},
+                    ],
+                    "additionalProperties": False,
                 }
             }
         },

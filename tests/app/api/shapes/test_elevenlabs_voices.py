@@ -57,6 +57,15 @@ def test_a_voice_is_added_described_and_deleted(server: httpx.Client) -> None:
     assert refusal(server.get(f"/v1/voices/{name}")) == (404, "voice")
 
 
+@pytest.mark.parametrize("consent", ["", "false", "yes", "TRUE"])
+def test_consent_that_is_sent_and_not_true_is_none_whatever_the_labels_say(
+    server: httpx.Client, consent: str
+) -> None:
+    form = {"name": "My Voice", "labels": '{"consent": "true"}', "consent": consent}
+    added = server.post("/v1/voices/add", data=form, files={"files": ("a.wav", WAV)})
+    assert refusal(added) == (422, "consent")
+
+
 @pytest.mark.parametrize(("name", "shown"), [("toy", "toy"), ("TOY", "toy"), ("alloy", "alloy")])
 def test_a_voice_is_described_under_any_of_its_names(
     server: httpx.Client, name: str, shown: str
