@@ -129,7 +129,7 @@ class Batch(Protocol):
         """Add a job; `step` calls ``on_item`` with what is known of it for sure, in order."""
 
     def step(self, jobs: Collection[Any]) -> None:
-        """Draw a frame of each of some jobs; the others are paused."""
+        """Draw a step of some jobs, of a frame or a few; the others are paused."""
 
     def end(self, job: Any) -> None:
         """Remove a job; its rows are free at once."""

@@ -6,13 +6,13 @@ GPU is played over pages, and read while the next one runs, as the service does.
 
 import math
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
 from app.engine.level_0.hypothesis import Condition, Hypothesis
-from app.engine.level_0.input_batch import Arrived, InputBatch
+from app.engine.level_0.input_batch import Fetch, InputBatch
 from app.engine.level_0.paged_batch import PagedBatch
 from app.engine.level_0.slot_batch import SlotBatch
 from app.engine.utterance import UtteranceInput
@@ -55,17 +55,19 @@ class Decoder:
             stop = self._model.config.stop_token
             drawn.append(Hypothesis(inputs, [condition], None, None, stop_token=stop))
             self._batch.add(drawn[-1:], inputs)
-        flying: deque[Callable[[], Arrived]] = deque()
-        for frame in range(frames + self._batch.lag):
-            if frame < frames:
-                flying.append(self._launch(drawn))
-            if frame >= self._batch.lag:
-                for hypothesis, code in zip(drawn, flying.popleft()().codes, strict=True):
-                    hypothesis.append(code)
+        flying: deque[Fetch] = deque()
+        while any(len(hypothesis) < frames for hypothesis in drawn):
+            flying.append(self._launch(drawn))
+            if len(flying) <= self._batch.lag:
+                continue
+            for arrived in flying.popleft()():
+                for hypothesis, code in zip(drawn, arrived.codes, strict=True):
+                    if len(hypothesis) < frames:
+                        hypothesis.append(code)
         self._batch.remove(drawn)
         return torch.tensor([hypothesis.codes for hypothesis in drawn])
 
-    def _launch(self, drawn: Sequence[Hypothesis]) -> Callable[[], Arrived]:
+    def _launch(self, drawn: Sequence[Hypothesis]) -> Fetch:
         """Queue a step; returns what waits for its results."""
         batch = self._batch
         for hypothesis in drawn:

@@ -272,6 +272,12 @@ def meta_model(*, layers: int, width: int) -> Valle:
     return prepare_for(META, model, torch.bfloat16)
 
 
+class _FrameBatch(PagedBatch):
+    """One whose looks are of one frame, so that a look costs what a frame does."""
+
+    stride = 1
+
+
 def counted_step(
     model: Valle, streams: int, columns: int, held: KvCacheDtype = "auto", *, draws: bool = True
 ) -> Counted:
@@ -284,7 +290,7 @@ def counted_step(
         held: Number format of keys and values.
         draws: Whether a kernel draws the rows; else the forward pass alone is counted.
     """
-    batch = PagedBatch(model, make_pool(model, 1 << 30, held), streams, columns, as_it_is)
+    batch = _FrameBatch(model, make_pool(model, 1 << 30, held), streams, columns, as_it_is)
     counted = Counted()
     with torch.inference_mode(), _Attention(counted), counted:
         (batch._drawing if draws else batch._feeding)[streams]()

@@ -1,5 +1,6 @@
 """Transfers between host and device that neither side waits for, through pinned memory."""
 
+import sys
 from typing import Any
 
 import numpy as np
@@ -32,17 +33,21 @@ class Download:
     def __init__(self, source: Tensor, depth: int = DEPTH) -> None:
         self._source, self._depth = source, depth
         self._pinned = _pinned(source, depth)
-        self._numbers = self._pinned.numpy()
+        self._numbers, self._most = self._pinned.numpy(), [0] * depth
         self._arrived = [
             torch.cuda.Event() if source.is_cuda else None  # type: ignore[no-untyped-call]
             for _ in range(depth)
         ]
         self._next = 0
 
-    def fetch(self) -> int:
-        """Queue a copy; returns its ticket for `wait`, valid for the next ``depth`` copies."""
+    def fetch(self, most: int = sys.maxsize) -> int:
+        """Queue a copy; returns its ticket for `wait`, valid for the next ``depth`` copies.
+
+        ``most`` are the first rows that are copied, if not all are wanted.
+        """
         place = self._next = (self._next + 1) % self._depth
-        self._pinned[place].copy_(self._source, non_blocking=True)
+        self._most[place] = most
+        self._pinned[place, :most].copy_(self._source[:most], non_blocking=True)
         if (arrived := self._arrived[place]) is not None:
             arrived.record()
         return place
@@ -51,7 +56,7 @@ class Download:
         """Return what a copy brought, once it has arrived."""
         if (arrived := self._arrived[ticket]) is not None:
             arrived.synchronize()
-        return np.array(self._numbers[ticket])
+        return np.array(self._numbers[ticket, : self._most[ticket]])
 
 
 def to_device(numbers: object, device: torch.device) -> Tensor:

@@ -137,11 +137,11 @@ class SlotTable:
         self.host[:, Host.ACTIVE] = 0
         self.host[slots, Host.ACTIVE] = 1
 
-    def note_drawn(self, slots: Sequence[int]) -> None:
-        """Note that a step of some rows was queued."""
+    def note_drawn(self, slots: Sequence[int], frames: int = 1) -> None:
+        """Note that so many frames of some rows were queued."""
         limits = self.host[:, Host.LIMIT].tolist()
         for slot in slots:
-            self.held[slot] = min(self.held[slot] + 1, limits[slot])
+            self.held[slot] = min(self.held[slot] + frames, limits[slot])
 
     def begin(self, slot: int, row: RowInput, key: int) -> None:
         """Write what a row begins with: every column, so that nothing of the last one is left."""

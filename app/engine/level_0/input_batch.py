@@ -1,4 +1,4 @@
-"""The rows of level 0 and the model over them: prefixes into slots, then a frame of each, by steps.
+"""The rows of level 0 and the model over them: prefixes into slots, then frames of each, by steps.
 
 Two kinds, as the arithmetic differs: over slots, launched operator by operator, on a CPU; and over
 pages, in fixed shapes that can be recorded, on a GPU.
@@ -49,12 +49,16 @@ class Fed(NamedTuple):
 
 
 class Arrived(NamedTuple):
-    """What a step drew, on the host, of B hypotheses."""
+    """One frame of what a step drew, on the host, of B hypotheses."""
 
     codes: Sequence[int]  # the stop where a row has ended
     logprobs: Sequence[float]  # under the model's own logits, nats; empty if nobody asked
     invalid: frozenset[int]  # those whose logits had NaN
     text: NDArray[np.float32] | None = None  # ``[B, W]``, as `Fed.text`
+
+
+Fetch = Callable[[], Sequence[Arrived]]
+"""Gives the frames that a step drew, in order; waits for no later step."""
 
 
 @dataclass
@@ -63,12 +67,20 @@ class QueuedStep:
 
     hypotheses: Sequence[Hypothesis]
     generations: Sequence[int]  # of each, when it was queued
-    fetch: Callable[[], Arrived]  # gives what was drawn; waits for no later step
+    fetch: Fetch
     record: Record | None = None  # of the trace
     # ``[B, V]`` the model's logits, and what the sampler made of them; None where no utterance of
     # the step is read at once.
     own: Tensor | None = None
     result: StepResult | None = None
+
+    def fresh(self, places: Sequence[int]) -> list[int]:
+        """Return those of some places whose hypothesis has not ended or gone back since."""
+        return [
+            place
+            for place in places
+            if self.hypotheses[place].generation == self.generations[place]
+        ]
 
 
 class InputBatch(ABC):
@@ -80,6 +92,8 @@ class InputBatch(ABC):
 
     # How many steps are queued before the host reads what the first of them drew
     lag: ClassVar[int] = 0
+    # How many frames a step has that `draw` queues
+    stride: ClassVar[int] = 1
 
     def __init__(
         self, model: Valle, cache: SlotCache, reader: Callable[[Sequence[int]], Read]
@@ -269,19 +283,19 @@ class InputBatch(ABC):
     def feed(self, hypotheses: Sequence[Hypothesis]) -> Fed:
         """Feed the newest frame of each hypothesis that is not idle; of at least one."""
 
-    def draw(self, hypotheses: Sequence[Hypothesis]) -> Callable[[], Arrived] | None:  # noqa: ARG002
-        """Feed the hypotheses and draw in one; None where a kernel cannot draw all of them."""
+    def draw(self, hypotheses: Sequence[Hypothesis]) -> Fetch | None:  # noqa: ARG002
+        """Feed the hypotheses and draw `stride` frames; None where no kernel draws all of them."""
         return None
 
-    def fetch(self, fed: Fed, codes: Tensor, logprobs: Tensor | None) -> Callable[[], Arrived]:
+    def fetch(self, fed: Fed, codes: Tensor, logprobs: Tensor | None) -> Fetch:
         """Return what gives ``[B]`` codes, and log-probabilities if asked, once they arrived."""
 
-        def arrived() -> Arrived:
+        def arrived() -> list[Arrived]:
             flags = fed.invalid.tolist()
             invalid = {place for place, flag in zip(fed.places, flags, strict=True) if flag}
             nats = [] if logprobs is None else logprobs.tolist()
             text = None if fed.text is None else fed.text.numpy()
-            return Arrived(codes.tolist(), nats, frozenset(invalid), text)
+            return [Arrived(codes.tolist(), nats, frozenset(invalid), text)]
 
         return arrived
 

@@ -2,21 +2,21 @@
 
 A recording is a way to play a function, not another one: without a recorder the same are called.
 There is one for each number of rows, with what launches nothing else behind it: the logits alone,
-which the sampler then draws from as everywhere, or logits and draw, where one kernel draws all rows
-of the step; and one for all rows with the statistics of attention, which entropix reads.
+which the sampler then draws from as everywhere; or a *look*, several frames drawn one after the
+other, where one kernel draws all rows; and one for all rows with the statistics of attention, which
+entropix reads. Where a row goes on is computed on the device: the host sends what it decided alone.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
-from typing import ClassVar
+from typing import ClassVar, Final
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from app.engine.level_0.hypothesis import Hypothesis
-from app.engine.level_0.input_batch import Arrived, Fed, InputBatch
+from app.engine.level_0.input_batch import Arrived, Fed, Fetch, InputBatch
 from models.cuda.graphs import Play, Record
 from models.cuda.kernels import operators
 from models.cuda.transfers import Download, Upload
@@ -31,10 +31,15 @@ RESULTS = 3
 """Columns of the results: the code, its log-probability in nats, and whether the logits had NaN."""
 
 
+_ON_THEIR_WAY: Final = 4  # results: of the look that was queued last, and of that before
+
+
 class PagedBatch(InputBatch):
     """Steps over the first rows of a table, played; the host is a step ahead."""
 
     lag: ClassVar[int] = 1
+    # Frames of a look at plain rows. More would have joins wait longer; it divides a usual block.
+    stride: ClassVar[int] = 5
     cache: PagedCache
 
     @torch.inference_mode()
@@ -49,25 +54,43 @@ class PagedBatch(InputBatch):
         self._sizes = [*(1 << n for n in range(slots.bit_length()) if 4 << n <= 3 * slots), slots]
         self._kernels, self._padding = model.transformer.kernels, pool.padding
         self._pages = torch.full((slots, -(-max_length // PAGE)), pool.padding, device=device)
+        # Of each page of a row what is added to a position in the row to find it in the pool
+        self._columns = -PAGE * torch.arange(self._pages.shape[1], device=device)
+        self._origins = torch.add(self._columns, self._pages, alpha=PAGE)
         # ``[S, P]`` int64, the host's side of the pages of each row, in their order; the pool's
         # padding where a row has none
         self.pages = np.full(self._pages.shape, pool.padding)
-        self._new_pages = False
+        self._rows_changed = False
         width = plain_width(vocab_size)
         # ``[S, plain_width(V)]`` int64, the knobs of rows that a kernel draws
         self.plain = torch.zeros(slots, width, dtype=torch.int64, device=device)
         self._logits = torch.zeros(slots, vocab_size, device=device)
         self._attention = torch.zeros(4, slots, device=device)
-        self._results = torch.zeros(slots, RESULTS, dtype=torch.float64, device=device)
-        self._text = torch.zeros(slots, self.text_width, device=device)
-        # Of each row: positions of its prefix, position id of its first frame, and the slot whose
-        # newest code it is fed: its own, but for that without the text.
-        self._rows_of = np.array([[0] * slots, [0] * slots, range(slots)])
-        self._places = torch.zeros(8, slots, dtype=torch.int64, device=device)  # see `_placing`
-        self._send_numbers, self._send_pages, self._send_places = (
-            Upload(one).send for one in (self.table.numbers, self._pages, self._places)
+        # What a look leaves, in one piece of memory: ``[stride, S, RESULTS]`` float64, behind it
+        # ``[S, stride, W]`` float32 of `Arrived.text`
+        frames = self.stride
+        self._least = frames * slots * RESULTS
+        self._each = frames * self.text_width // 2  # of a row's text, in numbers of 8 bytes
+        told = torch.zeros(self._least + slots * self._each, dtype=torch.float64, device=device)
+        self._results = told[: self._least].view(frames, slots, RESULTS)
+        self._text = told[self._least :].view(torch.float32).view(slots, frames, self.text_width)
+        self._download = Download(told, _ON_THEIR_WAY)
+        # ``[5, S]`` of each row: the slot whose newest code it is fed, its own but for that without
+        # the text; and, one less than of its first frame, where that is among the table's codes,
+        # among the row's positions, its position id, and how many positions it sees
+        self._rows_of = np.zeros((5, slots), np.int64)
+        for slot in range(slots):
+            self._place(slot, slot, 0, 0)
+        self._constants = torch.zeros(self._rows_of.shape, dtype=torch.int64, device=device)
+        self._sent = np.zeros_like(self.table.host)  # the numbers that the device has
+        # Slots of some hypotheses, their partners', and the partners of those that are guided
+        self._asked = torch.zeros(3, slots, dtype=torch.int64, device=device)
+        self._send_numbers, self._send_pages, self._send_constants, self._send_asked = (
+            Upload(one).send
+            for one in (self.table.numbers, self._pages, self._constants, self._asked)
         )
-        self._download, self._download_text = Download(self._results), Download(self._text)
+        self._send_constants(self._rows_of)
+        self._send_numbers(self._sent)
         self._plain: set[Hypothesis] = set()
         model.logits(self.first_hidden, 0)  # measures what it has to before it is recorded
         # Largest first: the others then find all the memory that they need in the shared pool.
@@ -82,50 +105,58 @@ class PagedBatch(InputBatch):
     def feed(self, hypotheses: Sequence[Hypothesis]) -> Fed:
         """Feed hypotheses; see `InputBatch`."""
         wanted = any(one.wants_attention for one in hypotheses)
-        self._play(self._attending if wanted else self._feeding[self._used_rows()], hypotheses)
-        count = sum(len(one.conditions) > 1 for one in hypotheses)
-        own, partner = self._places[5:7, : len(hypotheses)]
+        play = self._attending if wanted else self._feeding[self._used_rows()]
+        self._play(play, hypotheses, 1)
+        asked = np.zeros(self._asked.shape, np.int64)
+        partners = [one.partner for one in hypotheses]
+        guided = [one.partner for one in hypotheses if len(one.conditions) > 1]
+        for row, slots in zip(
+            asked, ([one.slot for one in hypotheses], partners, guided), strict=True
+        ):
+            row[: len(slots)] = slots
+        self._send_asked(asked)
+        own, partner = self._asked[:2, : len(partners)]
         flags = self._logits.isnan().any(-1)
         invalid = flags.index_select(0, own)
-        if count:
+        if guided:
             invalid |= flags.index_select(0, partner)
         return Fed(
             self._logits.index_select(0, own),
-            self._logits.index_select(0, self._places[7, :count]) if count else None,
+            self._logits.index_select(0, self._asked[2, : len(guided)]) if guided else None,
             self._attention.index_select(1, own).T,
             invalid,
             [place for place, one in enumerate(hypotheses) if not one.idle],
-            self._text.index_select(0, own) if _any_follows(hypotheses) else None,
+            self._text[:, 0].index_select(0, own) if _any_follows(hypotheses) else None,
         )
 
-    def draw(self, hypotheses: Sequence[Hypothesis]) -> Callable[[], Arrived] | None:
-        """Feed and draw in one recording, where the rows are plain; see `InputBatch`."""
+    def draw(self, hypotheses: Sequence[Hypothesis]) -> Fetch | None:
+        """Draw a look in one recording, where the rows are plain; see `InputBatch`."""
         if not self._drawing or not self._plain.issuperset(hypotheses):
             return None
         slots = [one.slot for one in hypotheses]
         self.table.activate(slots)
-        self._play(self._drawing[self._used_rows()], hypotheses)
-        self.table.note_drawn(slots)
-        text = self._text if _any_follows(hypotheses) else None
-        return self._arrival(slots, range(len(hypotheses)), text)
+        self._play(self._drawing[self._used_rows()], hypotheses, self.stride)
+        self.table.note_drawn(slots, self.stride)
+        return self._arrival(slots, range(len(slots)), self.stride, _any_follows(hypotheses))
 
-    def fetch(self, fed: Fed, codes: Tensor, logprobs: Tensor | None) -> Callable[[], Arrived]:
+    def fetch(self, fed: Fed, codes: Tensor, logprobs: Tensor | None) -> Fetch:
         """Return what gives the results of a step; see `InputBatch`."""
-        results = self._results[: len(codes)]
+        results = self._results[0, : len(codes)]
         results[:, 0].copy_(codes)
         if logprobs is not None:
             results[:, 1].copy_(logprobs)
         results[:, 2].copy_(fed.invalid)
         if fed.text is not None:  # which rows of slots are, so that one download serves both
-            self._text[: len(codes)].copy_(fed.text)
-        return self._arrival(range(len(codes)), fed.places, fed.text)
+            self._text[: len(codes), 0].copy_(fed.text)
+        return self._arrival(range(len(codes)), fed.places, 1, fed.text is not None)
 
     def make_room(self, hypothesis: Hypothesis) -> None:
         """Take the pages that a row lacks for its next step; see `InputBatch`."""
         if hypothesis.idle:
             return
         # A row without frames writes, too: what its first frame overwrites.
-        frames = max(1, self.table.held[hypothesis.slot])
+        ahead = self.table.held[hypothesis.slot] + self.stride - 1
+        frames = max(1, min(ahead, hypothesis.inputs.max_frames))
         for condition in hypothesis.conditions:
             length = condition.length + frames
             if length > len(self.cache.pages(condition.slot)) * PAGE:
@@ -147,7 +178,7 @@ class PagedBatch(InputBatch):
         super()._enter(hypothesis)
         params, host, slot = hypothesis.inputs.params, self.table.host, hypothesis.slot
         for condition in hypothesis.conditions:
-            self._rows_of[:, condition.slot] = condition.length, condition.start, slot
+            self._place(condition.slot, slot, condition.length, condition.start)
             self._moved(condition.slot)
         host[slot, Host.PARTNER] = hypothesis.partner
         if self._drawing and is_plain(params):
@@ -162,86 +193,86 @@ class PagedBatch(InputBatch):
         for condition in hypothesis.conditions:
             slot = condition.slot
             self.pages[slot] = self._padding
-            self._rows_of[:, slot] = 0, 0, slot
+            self._place(slot, slot, 0, 0)
             self.table.host[slot, Host.PARTNER] = slot
-        self._new_pages = True
+        self._rows_changed = True
+
+    def _place(self, slot: int, owner: int, length: int, start: int) -> None:
+        """Have a row go on behind a prefix of so many positions, fed with an owner's codes."""
+        first = owner * self.table.codes.shape[1] + int(self.table.host[owner, Host.PROMPTED])
+        self._rows_of[:, slot] = owner, first - 1, length - 1, start - 1, length
 
     def _moved(self, slot: int) -> None:
         """Read the pages of a slot anew."""
         pages = self.cache.pages(slot)
         self.pages[slot] = self._padding
         self.pages[slot, : len(pages)] = pages
-        self._new_pages = True
+        self._rows_changed = True
 
     def _used_rows(self) -> int:
         """Return how many rows a step has: idle ones refer to their partners' slots, too."""
         used = 1 + max(condition.slot for one in self._rows for condition in one.conditions)
         return next(rows for rows in self._sizes if rows >= used)
 
-    def _play(self, play: Play | None, hypotheses: Sequence[Hypothesis]) -> None:
-        """Bring what the host changed to the device, and play a step of some hypotheses."""
+    def _play(self, play: Play | None, hypotheses: Sequence[Hypothesis], frames: int) -> None:
+        """Bring what the host changed to the device, and play frames of some hypotheses."""
         assert play is not None, "the batch is closed"
-        self._send_numbers(self.table.host)
-        if self._new_pages:
+        if not np.array_equal(self._sent, self.table.host):
+            self._sent[:] = self.table.host
+            self._send_numbers(self._sent)
+        if self._rows_changed:
+            self._send_constants(self._rows_of)
             self._send_pages(self.pages)
-            self._new_pages = False
-        self._send_places(self._placing(hypotheses))
+            torch.add(self._columns, self._pages, alpha=PAGE, out=self._origins)
+            self._rows_changed = False
         play()
         for one in hypotheses:
-            if not one.idle and (frames := self.table.held[one.slot]):
-                for condition in one.conditions:
-                    self.cache.lengths[condition.slot] = condition.length + frames
-
-    def _placing(self, hypotheses: Sequence[Hypothesis]) -> NDArray[np.int64]:
-        """Return ``[8, S]``: what rows are fed, and which are some hypotheses'."""
-        # Of each row where in the table's codes the newest is, its position id, where it is stored
-        # among the positions of all pages, how many positions it sees, and whether there is none
-        # yet: what it then writes is overwritten by its first frame. What has ended unknown to the
-        # host writes behind its end. Of hypotheses their slots and partners, then guided partners.
-        prefix, start, owner = self._rows_of
-        frames = np.array(self.table.held)[owner]
-        last = np.maximum(frames - 1, 0)
-        newest = np.maximum(self.table.host[owner, Host.PROMPTED] + frames - 1, 0)
-        place = prefix + last
-        page = self.pages[range(len(place)), place // PAGE]
-        told = np.zeros(self._places.shape, np.int64)
-        told[0] = owner * self.table.codes.shape[1] + newest
-        told[1], told[2] = start + last, page * PAGE + place % PAGE
-        told[3], told[4] = place + 1, frames == 0
-        partners = [one.partner for one in hypotheses]
-        told[5, : len(partners)], told[6, : len(partners)] = (
-            [one.slot for one in hypotheses],
-            partners,
-        )
-        guided = [one.partner for one in hypotheses if len(one.conditions) > 1]
-        told[7, : len(guided)] = guided
-        return told
+            if one.idle:
+                continue
+            fed = min(self.table.held[one.slot] + frames - 1, one.inputs.max_frames)
+            for condition in one.conditions:
+                self.cache.lengths[condition.slot] = condition.length + fed
 
     def _arrival(
-        self, rows: Sequence[int], places: Sequence[int], text: Tensor | None
-    ) -> Callable[[], Arrived]:
+        self, rows: Sequence[int], places: Sequence[int], frames: int, follows: bool
+    ) -> Fetch:
         """Return what gives some rows of the results; ``places`` are those that may be invalid."""
-        ticket = self._download.fetch()
-        text_ticket = None if text is None else self._download_text.fetch()
+        highest = 1 + max(rows) if follows else 0
+        ticket = self._download.fetch(self._least + highest * self._each)
 
-        def arrived() -> Arrived:
-            codes, logprobs, invalid = self._download.wait(ticket)[list(rows)].T.tolist()
-            broken = frozenset(place for place in places if invalid[place])
-            attention = None
-            if text_ticket is not None:
-                attention = self._download_text.wait(text_ticket)[list(rows)]
-            return Arrived([int(code) for code in codes], logprobs, broken, attention)
+        def arrived() -> list[Arrived]:
+            told = self._download.wait(ticket)
+            results = told[: self._least].reshape(self._results.shape)[:frames, list(rows)]
+            text = None
+            if follows:
+                numbers = told[self._least :].view(np.float32)
+                text = numbers.reshape(highest, *self._text.shape[1:])[list(rows)]
+            return [
+                Arrived(
+                    [int(code) for code in codes],
+                    logprobs,
+                    frozenset(place for place in places if invalid[place]),
+                    None if text is None else text[:, frame],
+                )
+                for frame, (codes, logprobs, invalid) in enumerate(
+                    results.transpose(0, 2, 1).tolist()
+                )
+            ]
 
         return arrived
 
-    def _run(self, rows: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    def _run(self, rows: int, frame: int = 0) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Return logits, the last layer's queries, what is seen, and which of some rows begin."""
-        newest, positions, places, seen = self._places[:4, :rows]
-        begins = self._places[4, :rows].view(torch.bool)[::8]  # the lowest of eight bytes
+        # A row without a frame is placed as if it had one: what it writes is overwritten by that.
+        # What has ended unknown to the host writes its last frame again.
+        owner, own = self._constants[0, :rows], self._constants[1:, :rows]
+        frames = self.table.lengths.index_select(0, owner)
+        begins = frames == 0
+        newest, place, position, seen = (own + frames.clamp(min=1)).unbind()
         code = self.table.codes.view(-1).index_select(0, newest)
-        placed = Placed(
-            self._passes.rotations[positions], places, seen[:, None], self._pages[:rows]
-        )
+        stored = place + self._origins[:rows].gather(1, (place // PAGE)[:, None])[:, 0]
+        rotations = self._passes.rotations.index_select(0, position)
+        placed = Placed(rotations, stored, seen[:, None], self._pages[:rows])
         embedded = self.model.embed_response(code[:, None], 0)
         hidden, queries = self._passes.run(embedded, placed, self.layers)
         hidden = torch.where(begins[:, None], self.first_hidden[:rows], hidden)
@@ -249,7 +280,7 @@ class PagedBatch(InputBatch):
             asked = self._aligned(queries)
             asked = torch.where(begins[:, None], self.first_query[:rows], asked)
             scores = (self.text_keys[:rows] @ asked[..., None])[..., 0] + self.text_bias[:rows]
-            self._text[:rows].copy_(scores.softmax(-1))
+            self._text[:rows, frame].copy_(scores.softmax(-1))
         return self.model.logits(hidden, 0), queries[0], seen, begins
 
     def _feed(self, rows: int, *, attends: bool = False) -> None:
@@ -262,13 +293,15 @@ class PagedBatch(InputBatch):
             self._attention[:, :rows].copy_(torch.where(begins, first, found))
 
     def _draw(self, rows: int) -> None:
-        """Draw the first rows, and leave the results."""
+        """Draw a look of the first rows, and leave the results."""
         table = self.table
-        operators.draw(
-            self._run(rows)[0], table.numbers[:rows], table.avoid[:rows], self.plain[:rows],
-            table.codes[:rows], table.lengths[:rows], table.stopped[:rows], self._results[:rows],
-            self.model.config.stop_token,
-        )  # fmt: skip
+        for frame in range(self.stride):
+            operators.draw(
+                self._run(rows, frame)[0], table.numbers[:rows], table.avoid[:rows],
+                self.plain[:rows], table.codes[:rows], table.lengths[:rows],
+                table.stopped[:rows], self._results[frame, :rows],
+                self.model.config.stop_token,
+            )  # fmt: skip
 
 
 def _any_follows(hypotheses: Sequence[Hypothesis]) -> bool:

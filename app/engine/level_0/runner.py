@@ -1,11 +1,12 @@
-"""Autoregressive level 0 of many utterances: they join, draw a frame a step together, and leave.
+"""Autoregressive level 0 of many utterances: they join, draw step by step together, and leave.
 
 So do jobs (`JobBatch`), which draw one utterance after the other.
 
 A step writes what the host decided, feeds the model, draws, and reads what was drawn: at once on a
 CPU, a step later on a GPU, where the host would else wait for each step before it queues the next.
-So there a row that drew the stop draws nothing more by itself, and of a row that is rewound or
-given to another the results of its old generation are dropped.
+There a step is several frames of plain rows (`PagedBatch.stride`). So there a row that drew the
+stop draws nothing more by itself, and of a row that is rewound or given to another the results of
+its old generation are dropped.
 
 An utterance has the same codes, bit for bit, whichever others are in the batch: its slots, its rows
 of the sampler and its noise are its own, and the stack computes row by row.
@@ -43,7 +44,7 @@ from samplers.knobs.features import rows_needed
 from samplers.ops.rows import sanitise
 
 MAX_PREFILLS = 2
-"""Utterances that are prefilled between two steps; more would delay the other jobs."""
+"""Utterances that are prefilled for each frame of a step; more would delay the other jobs."""
 
 
 class ArRunner:
@@ -70,6 +71,7 @@ class ArRunner:
             else PagedBatch(model, pool, slots, max_length, record)
         )
         self._running: list[Drawn] = []
+        self.frames = self._batch.stride  # of the step that was queued last
         self._flying: deque[tuple[QueuedStep, Mapping[Drawn, Sequence[int]]]] = deque()
 
     @classmethod
@@ -144,22 +146,29 @@ class ArRunner:
         """
         groups = self.running
         drawing = [group for group in groups if only is None or group in only]
-        for group in drawing:
-            self._make_room(group)
-        lag = self._launch([group for group in drawing if group.finish_reason is None])
-        while len(self._flying) > lag:
-            self._read(*self._flying.popleft())
+        self._make_room(drawing)
+        self._read_until(self._launch([one for one in drawing if one.finish_reason is None]))
         return groups
 
-    def _make_room(self, group: Drawn) -> None:
-        """Take the memory that an utterance needs next; it fails alone where there is none."""
-        try:
-            for hypothesis in group.hypotheses:
-                if self._batch.has(hypothesis):
-                    self._batch.make_room(hypothesis)
-        except OutOfPages as error:
-            group.fail(GenerationFailed(f"no memory for keys and values: {error}"))
-            self._free(group)
+    def _read_until(self, count: int) -> None:
+        """Read the oldest steps under way, until so many are left."""
+        while len(self._flying) > count:
+            self._read(*self._flying.popleft())
+
+    def _make_room(self, groups: Sequence[Drawn]) -> None:
+        """Take the memory that utterances need next; one fails alone where there is none."""
+        for group in groups:
+            try:
+                for hypothesis in group.hypotheses:
+                    if self._batch.has(hypothesis):
+                        self._batch.make_room(hypothesis)
+            except OutOfPages as error:
+                if self._flying:  # of which some may end, this one too, and others go back
+                    self._read_until(0)
+                    self._make_room(groups)
+                    return
+                group.fail(GenerationFailed(f"no memory for keys and values: {error}"))
+                self._free(group)
 
     def _launch(self, groups: Sequence[Drawn]) -> int:
         """Queue a step of utterances; returns how many may be under way unread."""
@@ -176,7 +185,9 @@ class ArRunner:
         trace = Trace(top=max(traced)) if traced else None
         if trace is None and (fetch := batch.draw(hypotheses)) is not None:
             self._flying.append((QueuedStep(hypotheses, generations, fetch), places))
+            self.frames = batch.stride
             return batch.lag
+        self.frames = 1
         fed, slots = batch.feed(hypotheses), [one.slot for one in hypotheses]
         result = batch.sampler.advance(fed.own, trace, fed.null, fed.attention, slots)
         logprobs = None
@@ -191,21 +202,20 @@ class ArRunner:
         return batch.lag
 
     def _read(self, step: QueuedStep, places: Mapping[Drawn, Sequence[int]]) -> None:
-        """Append what a step drew, and free the rows of utterances that end with it."""
-        arrived, rows = step.fetch(), zip(step.hypotheses, step.generations, strict=True)
-        fresh = {place for place, (one, number) in enumerate(rows) if one.generation == number}
-        self._batch.follow(step, arrived, sorted(fresh))
-        for group, own in places.items():
-            if not (current := [place for place in own if place in fresh]):
-                continue
-            if not arrived.invalid.isdisjoint(current):
-                group.fail(GenerationFailed("the model gave logits that are no numbers"))
-            elif isinstance(group, HypothesisGroup):
-                group.read(self._batch, step, arrived, current)
-            else:
-                self._batch.append(step, arrived, *current)
-            if group.finish_reason is not None:
-                self._free(group)
+        """Append what a step drew, frame by frame, and free the rows of utterances that end."""
+        for arrived in step.fetch():
+            # Of a row that ended, or went back, what was drawn behind that is nobody's.
+            current = {group: fresh for group, own in places.items() if (fresh := step.fresh(own))}
+            self._batch.follow(step, arrived, [place for own in current.values() for place in own])
+            for group, own in current.items():
+                if not arrived.invalid.isdisjoint(own):
+                    group.fail(GenerationFailed("the model gave logits that are no numbers"))
+                elif isinstance(group, HypothesisGroup):
+                    group.read(self._batch, step, arrived, own)
+                else:
+                    self._batch.append(step, arrived, *own)
+                if group.finish_reason is not None:
+                    self._free(group)
 
     def _free(self, group: Drawn) -> None:
         """Free the rows and slots of an utterance that has ended."""
@@ -293,13 +303,13 @@ class JobBatch:
         self._pool = None
 
     def step(self, jobs: Collection[Level0Job]) -> None:
-        """Draw a frame of each of some jobs; the others are paused.
+        """Draw a step of some jobs; the others are paused.
 
         A job that fails has its `error` set, and does not affect the others.
         """
         started_s = perf_counter()
         fresh = [job for job in jobs if job.utterance is None and not job.over]
-        for job in fresh[:MAX_PREFILLS]:
+        for job in fresh[: MAX_PREFILLS * self._shared.frames]:
             self._prefill(job)
         groups = [job.utterance for job in jobs if isinstance(job.utterance, Drawn)]
         for runner in (self._shared, *self._own.values()):

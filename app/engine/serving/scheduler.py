@@ -202,15 +202,18 @@ class Scheduler:
         step_s = perf_counter() - started_s
         self._note_step(jobs, step_s, max(0, drawn) / self._frame_rate_hz)
         rows = sum(job.rows for job in jobs)
+        tokens = 0
         for job, stream in zip(jobs, streams, strict=True):
-            job.progress = stream.progress
+            progress = stream.progress
+            tokens += max(0, progress.frames - job.progress.frames)
+            job.progress = progress
             job.count_step(step_s * job.rows / rows, self._frame_rate_hz)
             if stream.error is not None:
                 self._sound_worker.put(job, stream.error)
             if stream.over:
                 self._remove(batch, job)
         self._metrics.steps.inc()
-        self._metrics.tokens.inc(len(jobs))
+        self._metrics.tokens.inc(tokens)
         self._metrics.stage_s.labels("ar").inc(step_s)
 
     def _note_step(self, jobs: Sequence[RunningJob], step_s: float, drawn_s: float) -> None:

@@ -63,9 +63,9 @@ def test_kernels_do_not_depend_on_the_streams_and_grow_with_the_layers() -> None
     assert one_by_one[1] - one_by_one[0] > 2 * a_layer
 
 
-def test_a_recorded_step_of_the_published_size_has_at_most_93_kernels() -> None:
+def test_a_recorded_step_of_the_published_size_has_at_most_100_kernels() -> None:
     model = meta_model(layers=12, width=1024)
-    assert counted_step(model, 1, 1088).kernels <= 93
+    assert counted_step(model, 1, 1088).kernels <= 100
 
 
 def test_a_recorded_prefix_of_a_known_voice_takes_two_launches_and_of_a_new_one_five() -> None:

@@ -142,7 +142,7 @@ def test_a_row_that_stops_is_known_a_step_late_and_draws_nothing_more(model) -> 
     while group.finish_reason is None:
         one.step()
         steps += 1
-    assert (group.finish_reason, len(group), steps) == ("stop", 4, 6)
+    assert (group.finish_reason, len(group), steps) == ("stop", 4, 2)
     assert one.free_rows == 2
 
 
@@ -153,10 +153,12 @@ def test_a_step_beside_beams_is_read_at_once_and_all_others_a_step_late(model) -
     assert len(group) == 0
     beams = one.admit(request(model, 23, max_frames=60))
     one.step()
-    assert (len(group), len(beams)) == (2, 1)
+    assert (len(group), len(beams)) == (PagedBatch.stride + 1, 1)
     one.cancel(beams)
     one.step()
-    assert len(group) == 2
+    assert len(group) == PagedBatch.stride + 1
+    one.step()
+    assert len(group) == 2 * PagedBatch.stride + 1
 
 
 VIEWS = (
@@ -258,7 +260,7 @@ def test_an_utterance_that_finds_no_page_fails_alone(model) -> None:
 
 FAULTS = {
     "a step is fed what the first was": Fault(
-        PagedBatch._placing, "np.array(self.table.held)", "np.array(self.table.held).clip(0, 1)"
+        PagedBatch._run, "frames.clamp(min=1)", "frames.clamp(1, 2)"
     ),
     "the host writes into another table than the recorded one": Fault(
         PagedBatch.__init__, "for rows in reversed(self._sizes):",
@@ -274,7 +276,8 @@ FAULTS = {
         SlotTable.rewind, "Host.ATTEMPT] += 1", "Host.ATTEMPT] = 0"
     ),
     "the host reads the step that was just queued for that before": Fault(
-        Download.wait, "np.array(self._numbers[ticket])", "self._source.numpy().copy()"
+        Download.wait, "np.array(self._numbers[ticket, : self._most[ticket]])",
+        "self._source.numpy()[: self._most[ticket]].copy()",
     ),
     "a row that grows into a new page goes on in its first": Fault(
         PagedBatch._moved, "= pages", "= pages[:1]"
@@ -286,8 +289,8 @@ FAULTS = {
         PagedCache._copy, "self.reserve(slot, end)", "self._pages[slot].append(pages[whole])"
     ),
     "the table of pages goes up only before the first frame": Fault(
-        PagedBatch._play, "if self._new_pages:",
-        "if self._new_pages and not self.table.lengths.any():",
+        PagedBatch._play, "if self._rows_changed:",
+        "if self._rows_changed and not self.table.lengths.any():",
     ),
     "the logits are left where the next has its temporaries": Fault(
         PagedBatch._feed, "self._logits[:rows].copy_(logits)", "self._logits = logits"
