@@ -97,6 +97,7 @@ NOT_HERE = {
     ),
     "valle-serve speak --file book.txt -o book.mp3 --subtitles book.srt": "as above",
     "CUDA_VISIBLE_DEVICES=": "no card; tests/app/commands/test_serve.py runs the rest of it",
+    "TTS_DEVICE=cuda scripts/serve": "no card; it is one setting",
     "CARD_0=": "it serves for ever; tests/deploy/test_balancer.py runs it",
     "git pull": "it changes the tree",
     "git checkout v": "it changes the tree",
