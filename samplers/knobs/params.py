@@ -18,7 +18,7 @@ from samplers.knobs.knob import KnobSet, Needs, knob
 from samplers.knobs.presets import AUTO
 from samplers.knobs.steps import MOST_CODES, STEPS, OrderName, StepKnobs, StepName
 
-_EACH_STEP = Field(max_length=len(STEPS), fail_fast=True)
+_EACH_STEP = Field(max_length=len(STEPS), fail_fast=True, json_schema_extra={"uniqueItems": True})
 
 
 class BannedSequence(KnobSet):
