@@ -28,7 +28,7 @@ class Prefix:
     # prompt; its position id; and its rank of the block-causal mask, 0 up to the prompt and 1 for
     # phonemes
     numbers: NDArray[np.int64]
-    embed: Callable[[], Tensor]  # gives the embeddings [S, D]
+    embed: Callable[[int], Tensor]  # gives the embeddings [S, D] as input of a level
     device: torch.device
     prompt: Tensor | None = None  # [Tp, K] int64 codes of the voice
     response_start: int = 0  # position of response frame 0; not 0 where positions count through
@@ -43,14 +43,24 @@ class Prefix:
     def __getitem__(self, part: slice) -> "Prefix":
         """Return a slice of the positions, with ``shared`` and ``text_start`` reset to 0."""
         return replace(
-            self, numbers=self.numbers[:, part], embed=lambda: self.embeddings[part], shared=0,
-            text_start=0,
+            self, numbers=self.numbers[:, part], embed=lambda level: self._embedded(level)[part],
+            shared=0, text_start=0,
         )  # fmt: skip
+
+    def at_level(self, level: int) -> "Prefix":
+        """Return the same of another of the finer levels; it differs in the mark of its level."""
+        numbers = self.numbers.copy()
+        numbers[0, numbers[0] == 1 + self.level] = 1 + level
+        return replace(self, level=level, numbers=numbers)
 
     @cached_property
     def embeddings(self) -> Tensor:
         """``[S, D]``."""
-        return self.embed()
+        return self.embed(self.level)
+
+    def _embedded(self, level: int) -> Tensor:
+        """Return the embeddings as input of a level, which are kept of its own."""
+        return self.embeddings if level == self.level else self.embed(level)
 
     @property
     def positions(self) -> Tensor:

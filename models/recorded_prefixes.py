@@ -9,9 +9,10 @@ the pool's page for it and seen by nobody.
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import chain, pairwise
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, overload
 
 import numpy as np
 import torch
@@ -35,6 +36,10 @@ PIECES: Final = (112, 256)
 
 A sentence, or a chunk of frames, and a usual prompt: reading fewer takes hardly less time.
 """
+
+
+ReadPositions = tuple[Tensor, Tensor]
+"""``[n, D]`` after the final norm, and queries ``[L, n, heads, head_dim]``."""
 
 
 class _Parts(NamedTuple):
@@ -133,7 +138,7 @@ class RecordedPrefixes:
             seen[one.level, len(one)] += 1
             alike = kind, len(one), has_prompt * id(one.prompt), seen[one.level, len(one)]
             batches.setdefault(alike, []).append(at)
-        found: list[list[tuple[Tensor, Tensor]]] = [[] for _ in prefixes]
+        found: list[list[Callable[[], ReadPositions]]] = [[] for _ in prefixes]
         for (with_prompt, count, prompted, _), batch in batches.items():
             most, own = self._lengths[with_prompt][-1], [prefixes[at] for at in batch]
             if count > most and not self._causal:
@@ -142,20 +147,25 @@ class RecordedPrefixes:
                 self._prompt[: len(prompt)].copy_(prompt)
             for begin in range(0, count, most):
                 pieces = [one[begin : begin + most] for one in own]
-                read = self._read(with_prompt, pieces, [places[at] for at in batch])
-                if len(batches) > 1 or count > most:  # the next is read to the same place
-                    read = [(hidden.clone(), queries.clone()) for hidden, queries in read]
-                for at, part in zip(batch, read, strict=True):
+                rows = self._read(with_prompt, pieces, [places[at] for at in batch])
+                for at, row in zip(batch, rows, strict=True):
+                    part = partial(self._of_row, row, len(pieces[0]))
+                    if len(batches) > 1 or count > most:  # the next is read to the same place
+                        part = partial(_itself, *(one.clone() for one in part()))
                     found[at].append(part)
-        return [parts[0] if len(parts) == 1 else _joined(parts) for parts in found]
+        return _OnDemand(found)
+
+    def _of_row(self, row: int, count: int) -> ReadPositions:
+        """Return what was read last as a row, of so many positions."""
+        return self._hidden[row, :count], self._queries[:, row, :count]
 
     def _read(
         self,
         with_prompt: bool,
         prefixes: Sequence[Prefix],
         places: Sequence[tuple[SlotCache, int]],
-    ) -> Sequence[tuple[Tensor, Tensor]]:
-        """Read prefixes of one length, which a recording has, and of different levels."""
+    ) -> Sequence[int]:
+        """Read prefixes of one length, which a recording has, of different levels; return rows."""
         host, parts, count = self._idle.copy(), self._parts, len(prefixes[0])
         copies = np.full((_COPIES * len(host), 2), self._passes.pool.padding)
         due: list[tuple[int, int]] = []
@@ -180,7 +190,7 @@ class RecordedPrefixes:
         self._plays[with_prompt, length]()
         for cache, slot in paged:
             cache.advance(slot, count)
-        return [(self._hidden[row, :count], self._queries[:, row, :count]) for row in rows]
+        return rows
 
     def _reach(self, prefix: Prefix) -> NDArray[np.int64]:
         """Return how many positions each sees, itself among them: see `Valle.ranks`."""
@@ -216,6 +226,28 @@ class RecordedPrefixes:
         return read
 
 
-def _joined(parts: Sequence[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
-    hidden, queries = zip(*parts, strict=True)
-    return torch.cat(hidden), torch.cat(queries, 1)
+class _OnDemand(Sequence[ReadPositions]):
+    """What was read, made when it is asked for: of finer levels nobody does."""
+
+    def __init__(self, parts: Sequence[Sequence[Callable[[], ReadPositions]]]) -> None:
+        self._parts = parts
+
+    def __len__(self) -> int:
+        return len(self._parts)
+
+    @overload
+    def __getitem__(self, at: int) -> ReadPositions: ...
+    @overload
+    def __getitem__(self, at: slice) -> Sequence[ReadPositions]: ...
+    def __getitem__(self, at: int | slice) -> ReadPositions | Sequence[ReadPositions]:
+        if isinstance(at, slice):
+            return _OnDemand(self._parts[at])
+        found = [part() for part in self._parts[at]]
+        if len(found) == 1:
+            return found[0]
+        hidden, queries = zip(*found, strict=True)
+        return torch.cat(hidden), torch.cat(queries, 1)
+
+
+def _itself(hidden: Tensor, queries: Tensor) -> ReadPositions:
+    return hidden, queries

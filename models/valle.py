@@ -84,19 +84,19 @@ class Valle(nn.Module):
         device, language = self.separator.device, min(language, self.languages.num_embeddings - 1)
         first_language = 1 + self.config.levels
         first_phoneme = first_language + self.languages.num_embeddings
-        segments: dict[str, tuple[Iterable[int], Callable[[], Tensor]]] = {
-            "lang": ([first_language + language], lambda: self.languages.weight[language, None]),
-            "level": ([1 + level], lambda: self.level.weight[level, None]),
+        segments: dict[str, tuple[Iterable[int], Callable[[int], Tensor]]] = {
+            "lang": ([first_language + language], lambda _: self.languages.weight[language, None]),
+            "level": ([1 + level], lambda level: self.level.weight[level, None]),
             "phn": (
                 [first_phoneme + one for one in phoneme_ids],
-                lambda: self.phonemes(torch.tensor(phoneme_ids, device=device)),
+                lambda _: self.phonemes(torch.tensor(phoneme_ids, device=device)),
             ),
         }
         if prompt is not None and len(prompt):
             if not self.config.max_prompt_frames:
                 raise ValueError("this model takes no voice prompt")
             rows = range(self.symbol_count, self.symbol_count + len(prompt))
-            segments["prom"] = rows, lambda: self.embed_prompt(prompt, level)
+            segments["prom"] = rows, lambda level: self.embed_prompt(prompt, level)
         names = [name for name in self.config.segments[:-1] if name in segments]
         parts = []
         for name in names:
@@ -107,8 +107,8 @@ class Valle(nn.Module):
         if self.config.unified_positions:
             numbers[1] = range(total)
 
-        def embed() -> Tensor:
-            own = ([segments[name][1](), self.separator[None]] for name in names)
+        def embed(level: int) -> Tensor:
+            own = ([segments[name][1](level), self.separator[None]] for name in names)
             return torch.cat([*chain(*own)])
 
         return Prefix(
@@ -151,7 +151,7 @@ class Valle(nn.Module):
         return replace(
             prefix,
             numbers=np.concatenate([prefix.numbers, frames.numbers], 1),
-            embed=lambda: torch.cat([prefix.embeddings, frames.embeddings]),
+            embed=lambda _: torch.cat([prefix.embeddings, frames.embeddings]),
             response_start=prefix.response_start + len(codes),
             shared=0,
         )
@@ -164,7 +164,9 @@ class Valle(nn.Module):
         positions, device = np.arange(start, start + len(codes)), self.separator.device
         blocks = 2 + positions // self.config.block_frames
         numbers = np.stack([self._first_frame + codes.numpy(), positions, blocks])
-        return Prefix(0, numbers, lambda: self.embed_response(codes.to(device)[:, None], 0), device)
+        return Prefix(
+            0, numbers, lambda _: self.embed_response(codes.to(device)[:, None], 0), device
+        )
 
     def embed_response(self, codes: Tensor, level: int) -> Tensor:
         """Return the embeddings ``[T, D]`` of the response as input of a level.

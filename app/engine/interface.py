@@ -87,6 +87,7 @@ class Plan:
     speakers: tuple[Speaker, ...] = ()  # of each utterance: that voice, or one that the text names
     left_out: tuple[str, ...] = ()  # of the text, as it was written: nothing is spoken for it
     made_by: MadeBy | None = None
+    pages: int = 0  # of keys and values that it takes at most, where they lie in pages
 
 
 @dataclass(frozen=True, slots=True)

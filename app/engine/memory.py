@@ -95,10 +95,8 @@ def pages_of(plan: Plan, config: ModelConfig, frame_rate_hz: float) -> int:
     return (plan.rows + finer) * math.ceil((prompt + symbols + 2 + MARKS + frames) / PAGE)
 
 
-def fits(
-    plan: Plan, running: Iterable[Plan], pool: PagePool, config: ModelConfig, frame_rate_hz: float
-) -> bool:
+def fits(plan: Plan, running: Iterable[Plan], pool: PagePool) -> bool:
     """Return whether a job has room beside those that have begun; alone every job may try."""
-    taken = [pages_of(one, config, frame_rate_hz) for one in running]
+    taken = [one.pages for one in running]
     room = (1 - PREFIX_SHARE) * pool.pages
-    return not taken or sum(taken) + pages_of(plan, config, frame_rate_hz) <= room
+    return not taken or sum(taken) + plan.pages <= room

@@ -1,7 +1,7 @@
 """The likeliest monotonic path through the attention of frames to the symbols of a text."""
 
 from collections.abc import Sequence
-from typing import Final, Self
+from typing import Final, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +11,14 @@ SKIP_NATS: Final = 3.0
 
 _LEAST: Final = 1e-4  # probability below which attention says nothing
 _IMPOSSIBLE: Final = np.float32(-np.inf)
+
+
+class PathFrame(NamedTuple):
+    """What a path knows of a frame."""
+
+    scores: NDArray[np.float64]  # ``[W]`` nats of the best path that ends at each symbol
+    at: int  # the likeliest symbol
+    behind: float  # see `MonotonicPath.behind`
 
 
 class MonotonicPath:
@@ -43,8 +51,8 @@ class MonotonicPath:
         Rows of ``attention`` ``[n, S]`` sum to about 1.
         """
         begin = len(self)
-        for frame in range(len(attention)):
-            self.advance([self], attention[frame : frame + 1])
+        for (frame,) in self.ahead([self], attention[:, None]):
+            self.append(frame)
         path = np.maximum(self.walked(begin), self._given)
         self._given = int(path[-1]) if len(path) else self._given
         return path
@@ -79,31 +87,41 @@ class MonotonicPath:
         first[0] = 0.0
         return first
 
-    @staticmethod
-    def advance(paths: "Sequence[MonotonicPath]", attention: NDArray[np.float32]) -> None:
-        """Take the next frame of each of B paths.
+    def append(self, frame: PathFrame) -> None:
+        """Take a frame of `ahead` that follows the newest."""
+        self._scores.append(frame.scores)
+        self.at.append(min(frame.at, self._symbols - 1))
+        self.behind.append(frame.behind)
 
-        ``attention`` is ``[B, W]``: a path's symbols come first, all behind them is 0. W must be
-        the same at all frames of a path.
+    @staticmethod
+    def ahead(
+        paths: "Sequence[MonotonicPath]", attention: NDArray[np.float32]
+    ) -> list[list[PathFrame]]:
+        """Return the next n frames, of each of B paths, whose paths do not change.
+
+        ``attention`` is ``[n, B, W]``: a path's symbols come first, all behind them is 0. W must be
+        the same at all frames of a path. What is returned for a frame is the same whatever n is.
         """
-        width = attention.shape[1]
-        best = np.stack([path._newest(width) for path in paths])
+        width = attention.shape[-1]
         scores = np.log(np.maximum(attention, _LEAST)).astype(np.float64)
-        scores -= scores.max(1, keepdims=True)
+        scores -= scores.max(-1, keepdims=True)
         # A step from symbol i to j costs SKIP_NATS (j - i - 1), so the best i is that of the
         # largest score + SKIP_NATS i.
         costs = SKIP_NATS * np.arange(width)
-        stepped = np.maximum.accumulate(best + costs, 1)[:, :-1] - costs[:-1]
-        np.maximum(best[:, 1:], stepped, out=best[:, 1:])
-        best += scores
-        at = best.argmax(1)
-        attended = attention.argmax(1)
-        most = attention[np.arange(len(attended)), attended]
+        best = np.stack([path._newest(width) for path in paths])
+        for frame in scores:
+            stepped = np.maximum.accumulate(best + costs, 1)[:, :-1] - costs[:-1]
+            best = best.copy()
+            np.maximum(best[:, 1:], stepped, out=best[:, 1:])
+            best += frame
+            frame[:] = best
+        at, attended = scores.argmax(-1), attention.argmax(-1)
+        most = np.take_along_axis(attention, attended[..., None], -1)[..., 0]
         behind = np.where((attended > 0) & (attended < at - 1), most, 0.0)
-        for path, row, symbol, share in zip(paths, best, at.tolist(), behind.tolist(), strict=True):
-            path._scores.append(row)
-            path.at.append(min(symbol, path._symbols - 1))
-            path.behind.append(share)
+        return [
+            [PathFrame(*one) for one in zip(*frame, strict=True)]
+            for frame in zip(scores, at.tolist(), behind.tolist(), strict=True)
+        ]
 
 
 def followed(attention: NDArray[np.float32]) -> float:

@@ -22,7 +22,7 @@ from app.engine.interface import Batch, GoldenResult, Plan, Reading, SoundStream
 from app.engine.job import AudioChunk, Codes, Progress, SpeechJob, SpeechResult
 from app.engine.level_0.job import Level0Job
 from app.engine.level_0.runner import JobBatch
-from app.engine.memory import fits, memory_of, prefix_bytes
+from app.engine.memory import fits, memory_of, pages_of, prefix_bytes
 from app.engine.pipeline import RunningSpeech, run
 from app.engine.playback import Playback
 from app.engine.reading import TextProcess
@@ -193,7 +193,9 @@ class Synthesizer:
     def plan(self, job: SpeechJob, on_piece: Callable[[], None] = lambda: None) -> Plan:
         """Plan a job, or refuse it; in the text thread. See `Planner.plan`."""
         self._residence.bring()
-        return replace(self._planner.plan(job, on_piece), made_by=self.info.made_by)
+        plan = self._planner.plan(job, on_piece)
+        pages = pages_of(plan, self.speech.model.config, self.info.frame_rate_hz)
+        return replace(plan, made_by=self.info.made_by, pages=pages)
 
     def read(self, job: SpeechJob, on_piece: Callable[[], None] = lambda: None) -> Reading:
         """Convert the text of a job, in the text thread; see `Planner.read`."""
@@ -252,8 +254,7 @@ class Synthesizer:
         """Return whether memory holds a job beside others; see `app.engine.memory`."""
         if self._memory is None:
             return True
-        pool, config = self._memory.pool(), self.speech.model.config
-        return fits(plan, running, pool, config, self.info.frame_rate_hz)
+        return fits(plan, running, self._memory.pool())
 
     @property
     def cache_bytes(self) -> Mapping[str, int]:

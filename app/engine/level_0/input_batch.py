@@ -19,7 +19,7 @@ from app.engine.level_0.hypothesis import Condition, Hypothesis
 from app.engine.level_0.text_progress import TextProgress, follows_text
 from app.engine.utterance import UtteranceInput, level_0_of
 from models.alignment.attention import TextAttention
-from models.alignment.path import MonotonicPath
+from models.alignment.path import MonotonicPath, PathFrame
 from models.prefix import Prefix
 from models.prefix_cache import PrefixCache, Read, SlotPrefix
 from models.stack.attention import attention_statistics
@@ -219,16 +219,24 @@ class InputBatch(ABC):
                 self.sampler.leave(one.slot)
                 self._leave(one)
 
-    def follow(self, step: QueuedStep, arrived: Arrived, places: Iterable[int]) -> None:
-        """Follow the texts of the hypotheses at some places, before their codes are appended."""
-        rows = [
-            (progress.path, place)
+    def foresee(
+        self, step: QueuedStep, frames: Sequence[Arrived], places: Sequence[int]
+    ) -> list[dict[int, PathFrame]]:
+        """Return of each frame how the hypotheses at some places follow their texts, by place.
+
+        It holds for a hypothesis as long as it takes all frames before, see `append`.
+        """
+        followed = [
+            place
             for place in places
-            if (progress := step.hypotheses[place].progress) and not step.hypotheses[place].idle
+            if step.hypotheses[place].progress and not step.hypotheses[place].idle
         ]
-        if rows and arrived.text is not None:
-            paths, chosen = zip(*rows, strict=True)
-            MonotonicPath.advance(paths, arrived.text[list(chosen)])
+        found = [arrived.text for arrived in frames if arrived.text is not None]
+        if not followed or not found:
+            return [{} for _ in frames]
+        paths = [one.path for place in followed if (one := step.hypotheses[place].progress)]
+        ahead = MonotonicPath.ahead(paths, np.stack([text[followed] for text in found]))
+        return [dict(zip(followed, each, strict=True)) for each in ahead]
 
     def append(self, step: QueuedStep, arrived: Arrived, place: int) -> None:
         """Append what a step drew to the hypothesis at a place, and rewind its row if need be."""
@@ -402,9 +410,11 @@ class InputBatch(ABC):
         if head is None or not follows_text(inputs.params):
             return None
         progress = TextProgress(inputs.params, len(inputs.phoneme_ids), head.lead_frames)
-        for query in () if condition.queries is None else condition.queries:
-            attention = self._text_attention(query, condition.slot)
-            MonotonicPath.advance([progress.path], attention[None].cpu().numpy())
+        if condition.queries is not None:
+            asked = [self._text_attention(one, condition.slot) for one in condition.queries]
+            text = torch.stack(asked).cpu().numpy()
+            for (frame,) in MonotonicPath.ahead([progress.path], text[:, None]):
+                progress.path.append(frame)
         return progress
 
     def _statistics(self, query: Tensor, slot: int) -> Tensor:

@@ -34,7 +34,7 @@ from models.checkpoints.sources import SpeechModel
 from models.config import ModelConfig
 from models.cuda.graphs import Record, as_it_is
 from models.cuda.lost import is_device_lost
-from models.prefix import MARKS
+from models.prefix import MARKS, Prefix
 from models.prefix_cache import PrefixCache
 from models.stack.paged_cache import OutOfPages, PagePool
 from models.stack.transformer import MAX_POSITIONS
@@ -102,12 +102,12 @@ class ArRunner:
         return tuple(self._running)
 
     @torch.inference_mode()
-    def admit(self, inputs: UtteranceInput) -> Drawn:
-        """Add an utterance and run its prefixes; steps then draw it.
+    def admit(self, inputs: UtteranceInput, prefixes: Sequence[Prefix] = ()) -> Drawn:
+        """Add an utterance and run its prefixes, made anew if they are not given; steps draw it.
 
         Raises ValueError if too few slots are free, or they are too short.
         """
-        prefixes = inputs.ar_prefixes(self._batch.model)
+        prefixes = prefixes or inputs.ar_prefixes(self._batch.model)
         longest, count = max(map(len, prefixes)) + inputs.max_frames, rows_needed(inputs.params)
         max_length = self._batch.cache.max_length
         if count > self.free_rows or longest > max_length:
@@ -203,10 +203,14 @@ class ArRunner:
 
     def _read(self, step: QueuedStep, places: Mapping[Drawn, Sequence[int]]) -> None:
         """Append what a step drew, frame by frame, and free the rows of utterances that end."""
-        for arrived in step.fetch():
+        frames = step.fetch()
+        ahead = self._batch.foresee(step, frames, step.fresh(range(len(step.hypotheses))))
+        for arrived, paths in zip(frames, ahead, strict=True):
             # Of a row that ended, or went back, what was drawn behind that is nobody's.
             current = {group: fresh for group, own in places.items() if (fresh := step.fresh(own))}
-            self._batch.follow(step, arrived, [place for own in current.values() for place in own])
+            for place in step.fresh([*paths]):
+                if (progress := step.hypotheses[place].progress) is not None:
+                    progress.path.append(paths[place])
             for group, own in current.items():
                 if not arrived.invalid.isdisjoint(own):
                     group.fail(GenerationFailed("the model gave logits that are no numbers"))
@@ -339,10 +343,11 @@ class JobBatch:
         if inputs.params.level_0 == "masked":
             return MaskedUtterance(model, inputs)
         # Few utterances are so long: the shared slots need not have room for them.
-        if inputs.ar_positions(model) <= self._max_length:
-            return self._shared.admit(inputs)
+        prefixes = inputs.ar_prefixes(model)
+        if max(map(len, prefixes)) + inputs.max_frames <= self._max_length:
+            return self._shared.admit(inputs, prefixes)
         own = self._own[job] = ArRunner.alone(model, self._prefixes, inputs, self._pool)
-        return own.admit(inputs)
+        return own.admit(inputs, prefixes)
 
 
 def _max_length(config: ModelConfig, frame_rate_hz: float) -> int:

@@ -13,6 +13,7 @@ from app.engine.interface import Batch, Plan
 from app.engine.serving.metrics import EngineMetrics
 from app.engine.serving.running import JobQueue, RunningJob
 from app.engine.serving.sound_worker import SoundWorker
+from app.engine.utterance import Level0Item
 
 MAX_WAITING_S = 10.0
 """Seconds of speech that may be drawn ahead of the sound worker; a job that has more is paused."""
@@ -88,6 +89,8 @@ class Scheduler:
         self._slots, self._shares = slots, RowShares(slots)
         self.capacity, self._frame_rate_hz = capacity, math.inf
         self._drawn: list[RunningJob] = []
+        # What a step has given, for the sound worker
+        self._given: list[tuple[RunningJob, Level0Item | SpeechError]] = []
         self._owed_s = 0.0  # time of steps that those who give way have not had
         self._fits: Fits = lambda *_: True
         self.beat_s = monotonic()  # when the thread last showed a sign of life, by `time.monotonic`
@@ -135,9 +138,13 @@ class Scheduler:
     def fail_all(self, error: SpeechError) -> None:
         """End the jobs being drawn with an error: the thread crashed, and their batch is lost."""
         for job in self._drawn:
-            self._sound_worker.put(job, error)
+            self._sound_worker.put((job, error))
         self._drawn.clear()
+        self._given.clear()
         self._note_rows()
+
+    def _give(self, job: RunningJob, item: Level0Item | SpeechError) -> None:
+        self._given.append((job, item))
 
     def _note_rows(self) -> None:
         used = sum(job.rows for job in self._drawn)
@@ -151,7 +158,7 @@ class Scheduler:
             self._sound_worker.begin(job)
             if job.plan is not None:
                 started_s = perf_counter()
-                job.level_0 = batch.begin(job.plan, partial(self._sound_worker.put, job))
+                job.level_0 = batch.begin(job.plan, partial(self._give, job))
                 self._drawn.append(job)
                 if job.usual:
                     self.capacity.note_admission(perf_counter() - started_s)
@@ -209,9 +216,11 @@ class Scheduler:
             job.progress = progress
             job.count_step(step_s * job.rows / rows, self._frame_rate_hz)
             if stream.error is not None:
-                self._sound_worker.put(job, stream.error)
+                self._give(job, stream.error)
             if stream.over:
                 self._remove(batch, job)
+        self._sound_worker.put(*self._given)
+        self._given.clear()
         self._metrics.steps.inc()
         self._metrics.tokens.inc(tokens)
         self._metrics.stage_s.labels("ar").inc(step_s)

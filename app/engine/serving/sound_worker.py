@@ -110,11 +110,16 @@ class SoundWorker:
         first = [not one.gives_way and one.playback.lead_s < lead_s for one in others]
         return sum(first) + (not all(first))
 
-    def put(self, job: RunningJob, item: Level0Item | SpeechError) -> None:
-        """Queue a chunk of level 0, or the error that ends the job; no-op if the job has ended."""
+    def put(self, *given: tuple[RunningJob, Level0Item | SpeechError]) -> None:
+        """Queue chunks of level 0, or the errors that end jobs; those of jobs that ended are not.
+
+        In one call, all that a step gave: each wakes the worker.
+        """
         with self._changed:
-            if job in self._jobs:
+            kept = [one for one in given if one[0] in self._jobs]
+            for job, item in kept:
                 job.items.append(item)
+            if kept:
                 self._changed.notify_all()
 
     def wake(self) -> None:

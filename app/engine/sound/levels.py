@@ -126,8 +126,9 @@ class Levels:
         kinds = [kind_of(params, level) for level in range(1, 1 + drawn)]
         self.kind = DrawKind(guided, inputs.kept is not None, kinds)
         make = (inputs.prefix, inputs.null_prefix)[: self.conditions]
+        first = [one(model, 1) for one in make] if drawn else []
         self._prefixes = {
-            level: [one(model, level) for one in make] for level in range(1, 1 + drawn)
+            level: [one.at_level(level) for one in first] for level in range(1, 1 + drawn)
         }
         self._cache: SlotCache | None = None
         if config.nar_mask == "full" and drawn:

@@ -55,7 +55,8 @@ def test_a_card_holds_the_model_and_no_fewer_streams_than(
     prompt = torch.zeros(PROMPT, LEVELS + 1, dtype=torch.int64)
     utterance = replace(plan.utterances[0], phonemes="a" * SYMBOLS)
     long = replace(plan, speakers=((plan.voice, prompt),), utterances=(utterance,))
-    assert fits(long, [long] * running, pool_of(card_gb), PUBLISHED, RATE_HZ) == fit
+    long = replace(long, pages=pages_of(long, PUBLISHED, RATE_HZ))
+    assert fits(long, [long] * running, pool_of(card_gb)) == fit
 
 
 def test_a_job_waits_until_those_that_run_leave_it_room_and_alone_it_always_runs(
@@ -63,6 +64,7 @@ def test_a_job_waits_until_those_that_run_leave_it_room_and_alone_it_always_runs
 ) -> None:
     pages = pages_of(plan, PUBLISHED, RATE_HZ)
     assert pages >= LEVELS + 1
+    plan = replace(plan, pages=pages)
     for room, running, fit in ((3 * pages - 1, 1, True), (3 * pages - 1, 2, False), (1, 0, True)):
         pool = PagePool(PUBLISHED, room, dtype=torch.bfloat16, device=META)
-        assert fits(plan, [plan] * running, pool, PUBLISHED, RATE_HZ) == fit
+        assert fits(plan, [plan] * running, pool) == fit

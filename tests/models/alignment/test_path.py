@@ -55,8 +55,10 @@ def test_a_path_is_the_same_whether_frames_come_at_once_or_not_and_beside_others
     for part in np.split(rows, sorted(cuts)):
         pieces.push(part)
     wide = np.pad(np.stack([rows, others], 1), ((0, 0), (0, 0), (0, padding)))
-    for both in wide:
-        MonotonicPath.advance([beside, other], both)
+    for part in np.split(wide, sorted(cuts)):
+        for first, second in MonotonicPath.ahead([beside, other], part):
+            beside.append(first)
+            other.append(second)
     for path in (pieces, beside):
         assert (path.at, path.behind) == (whole.at, whole.behind)
         assert path.walked().tolist() == whole.walked().tolist()

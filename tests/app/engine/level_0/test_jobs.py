@@ -125,10 +125,10 @@ def test_a_prefill_that_fails_ends_its_own_job_alone_and_a_lost_device_none(
     real = ArRunner.admit
     error: RuntimeError = torch.OutOfMemoryError("no room on purpose")
 
-    def admit(runner, inputs):
+    def admit(runner, inputs, *prefixes):
         if inputs.seed == 1:
             raise error
-        return real(runner, inputs)
+        return real(runner, inputs, *prefixes)
 
     monkeypatch.setattr(ArRunner, "admit", admit)
     plans = [plan(synthesizer, number) for number in range(3)]

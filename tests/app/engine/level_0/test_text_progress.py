@@ -23,8 +23,9 @@ def progress_of(attended: Sequence[int], params: SamplingParams = KNOBS) -> Text
     """The progress after frames that attend to some symbols, fully."""
     progress = TextProgress(params, SYMBOLS, LEAD)
     for symbol in attended:
-        row = np.eye(SYMBOLS, dtype=np.float32)[symbol, None]
-        MonotonicPath.advance([progress.path], row)
+        row = np.eye(SYMBOLS, dtype=np.float32)[symbol, None, None]
+        ((frame,),) = MonotonicPath.ahead([progress.path], row)
+        progress.path.append(frame)
     return progress
 
 
@@ -84,10 +85,11 @@ def said(attended: Sequence[int], params: SamplingParams = KNOBS) -> Hypothesis:
     backtracker = Backtracker(params, (), first_block=15) if params.backtrack else None
     progress = TextProgress(params, SYMBOLS, LEAD)
     one = Hypothesis(inputs, [Condition(0, 1, 1)], backtracker, progress, stop_token=512)
-    for frame, symbol in enumerate(attended):
-        row = np.eye(SYMBOLS, dtype=np.float32)[symbol, None]
-        MonotonicPath.advance([progress.path], row)
-        one.append(100 + frame)
+    for number, symbol in enumerate(attended):
+        row = np.eye(SYMBOLS, dtype=np.float32)[symbol, None, None]
+        ((frame,),) = MonotonicPath.ahead([progress.path], row)
+        progress.path.append(frame)
+        one.append(100 + number)
         if one.finish_reason is not None:
             break
     return one

@@ -182,7 +182,7 @@ async def test_an_abandoned_job_ends_at_once_whatever_the_worker_does() -> None:
     worker.wake()
     assert over == [left]
     assert (await sent(left), await sent(stays)) == (1, 0)
-    worker.put(left, cast("Any", "a frame that is on its way"))
+    worker.put((left, cast("Any", "a frame that is on its way")))
     stays.abandon("cancelled")
     worker.wake()
     worker.close()
@@ -272,7 +272,7 @@ def working(
     begun = [new_job(submitted_s=float(number), expected_s=0.0) for number in range(jobs)]
     for job in begun:
         worker.begin(job)
-        worker.put(job, BEGIN)
+        worker.put((job, BEGIN))
     run(worker, backend)
     backend.log.clear()
     return worker, begun
@@ -298,7 +298,7 @@ async def test_the_chunks_of_the_most_urgent_jobs_are_made_together() -> None:
     worker, jobs = working(backend, 4, [])
     for number, job in enumerate(jobs):
         for _ in range(1 + number):
-            worker.put(job, BLOCK)
+            worker.put((job, BLOCK))
     run(worker, backend)
     assert backend.log == ["0:15+1:30+2:45", "3:60"]  # with all frames that waited
     await asyncio.sleep(0)
@@ -311,8 +311,8 @@ async def test_of_one_at_a_time_each_is_made_in_its_turn() -> None:
     backend = Together(chunks_at_once=1)
     worker, jobs = working(backend, 2, [])
     for job in jobs:
-        worker.put(job, BLOCK)
-        worker.put(job, BLOCK)
+        worker.put((job, BLOCK))
+        worker.put((job, BLOCK))
     run(worker, backend)
     assert sorted(backend.log) == ["0 alone"] * 2 + ["1 alone"] * 2
 
@@ -320,9 +320,9 @@ async def test_of_one_at_a_time_each_is_made_in_its_turn() -> None:
 async def test_frames_of_the_next_utterance_wait_for_the_end_of_this_one() -> None:
     backend = Together()
     worker, (first, other) = working(backend, 2, [])
-    worker.put(first, BLOCK)
+    worker.put((first, BLOCK))
     for item in (KnownUtterance("stop"), BEGIN, BLOCK):
-        worker.put(other, item)
+        worker.put((other, item))
     run(worker, backend)
     assert backend.log == [f"0:15+1:{REST}", "1:15"]
 
@@ -333,12 +333,12 @@ async def test_an_error_ends_the_jobs_that_took_part_and_no_other() -> None:
     worker, jobs = working(backend, 4, over)
     over.clear()
     for job in jobs[:2]:
-        worker.put(job, BLOCK)
+        worker.put((job, BLOCK))
     backend.broken = True
     run(worker, backend)
     assert over[:2] == jobs[:2]
     backend.broken = False
-    worker.put(jobs[3], BLOCK)
+    worker.put((jobs[3], BLOCK))
     run(worker, backend)
     assert await sent(jobs[3]) == 1
     assert not {*over} & {*jobs[2:]}
@@ -350,7 +350,7 @@ async def test_audio_is_held_until_the_playback_can_begin() -> None:
     assert job.sound is not None
     job.sound.first_chunks = REWINDS
     capacity.note_level_0(STEP_S, 0.1)
-    worker.put(job, BLOCK)
+    worker.put((job, BLOCK))
     run(worker, Together())
     assert job.playback.prebuffer_s > 30 * STEP_S  # from the second of the early chunks on
     assert await sent(job) == 0
