@@ -6,7 +6,8 @@
 
 Whisper often hides what is said twice, and an alignment may stretch a word over it, so both judge:
 words that are added, and sound that goes on behind the last word. Short takes are heard together,
-with silence between. A row a part and voice goes to stdout, every take to a JSON file.
+with silence between. One of which words are lost or added is heard again by itself, which counts. A
+row a part and voice goes to stdout, every take to a JSON file.
 """
 
 import argparse
@@ -133,9 +134,12 @@ def _judge(task: tuple[str, str, int, str, dict[str, Any], list[str]]) -> list[J
         sound = np.concatenate([part for one in sounds[clip] for part in (one, silence)])
         said = [in_words(take.text) for take in takes[clip]]
         found = edits_of(said, in_words(_ears().hear(sound)))
-        judged += [
-            replace(take, **one._asdict()) for take, one in zip(takes[clip], found, strict=True)
-        ]
+        for take, one, alone in zip(takes[clip], found, sounds[clip], strict=True):
+            heard = one
+            if one.lost or one.added:  # together with others Whisper leaves out, and makes up
+                words = in_words(_ears().hear(np.concatenate([silence, alone, silence])))
+                (heard,) = edits_of([in_words(take.text)], words)
+            judged.append(replace(take, **heard._asdict()))
     return judged
 
 

@@ -16,6 +16,7 @@ import torch
 
 from app.engine.backend.golden import compare, read_golden
 from app.engine.backend.loading import choose_device, load_speech, model_info
+from app.engine.backend.pipeline import RunningSpeech, run
 from app.engine.backend.planner import Catalog, Planner
 from app.engine.capacity import Capacity
 from app.engine.interface import Batch, GoldenResult, Plan, Reading, SoundStream
@@ -23,7 +24,6 @@ from app.engine.job import AudioChunk, Codes, Progress, SpeechJob, SpeechResult
 from app.engine.level_0.job import Level0Job
 from app.engine.level_0.runner import JobBatch
 from app.engine.memory import fits, memory_of, pages_of, prefix_bytes
-from app.engine.pipeline import RunningSpeech, run
 from app.engine.playback import Playback
 from app.engine.reading import TextProcess
 from app.engine.recordings import RecordingProcess
@@ -291,8 +291,8 @@ class Synthesizer:
     def speak(self, plan: Plan, on_progress: OnProgress | None = None) -> Iterator[AudioChunk]:
         """Yield the audio of one job, all in this thread, the last chunk with the result.
 
-        As `app.engine.pipeline.run`, for callers without an engine. ``on_progress`` is called
-        after every step; False ends the job without a result.
+        As `app.engine.backend.pipeline.run`, for callers without an engine. ``on_progress`` is
+        called after every step; False ends the job without a result.
         """
         playback = Playback(monotonic() - plan.text_s)
         with (

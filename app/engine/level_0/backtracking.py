@@ -23,8 +23,9 @@ from samplers.ops.stuck import discourage, find_loop, find_silence
 
 KEPT_SILENCE = 20  # frames: a pause, as people make them
 FAILURES_TO_BAN = 2
-RETURN_FRAMES = 4  # frames before speech goes back in its text that are drawn again, each time more
-MOST_RETURNS = 3  # to one place, before such speech may stand
+RETURN_FRAMES = (4, 8, 16, 32, 48)
+"""Frames before speech goes back in its text that are drawn again: further each time it fails, and
+then such speech may stand. docs/results/texts.md has what others gave."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,13 +154,13 @@ class Backtracker:
         """Draw what leads back to earlier words again, from further before each time it fails."""
         if returned is None:
             return None
-        near = [
-            one for one in self.taken
-            if one.cause == "repeat" and abs(one.kept - returned) <= MOST_RETURNS * RETURN_FRAMES
-        ]  # fmt: skip
-        if len(near) >= MOST_RETURNS:
+        tried = sum(
+            one.cause == "repeat" and abs(one.kept - returned) <= RETURN_FRAMES[-1]
+            for one in self.taken
+        )
+        if tried >= len(RETURN_FRAMES):
             return None
-        return "repeat", max(0, returned - RETURN_FRAMES * (1 + len(near)))
+        return "repeat", max(0, returned - RETURN_FRAMES[tried])
 
     def _sequence(self, codes: Sequence[int]) -> tuple[BacktrackCause, int] | None:
         """Find a sequence of `ban_sequences` that was completed although its end is penalised."""

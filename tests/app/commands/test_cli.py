@@ -205,7 +205,8 @@ def test_a_type_is_told_as_it_is_written(kind, told):
 
 def _default(told, flag):
     found = re.search(rf"--{flag} NUMBER.*?(?=\n +-)", told, re.DOTALL)
-    return found and re.search(r"\(default:\s+([\w.-]+)", found[0])[1]
+    default = found and re.search(r"\(default:\s+([\w.-]+)", found[0])
+    return default and default[1]
 
 
 @pytest.mark.parametrize(

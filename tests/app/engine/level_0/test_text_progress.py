@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from app.engine.job import Backtrack
-from app.engine.level_0.backtracking import MOST_RETURNS, RETURN_FRAMES, Backtracker
+from app.engine.level_0.backtracking import RETURN_FRAMES, Backtracker
 from app.engine.level_0.hypothesis import Condition, Hypothesis
 from app.engine.level_0.text_progress import TextProgress, follows_text
 from app.engine.utterance import UtteranceInput
@@ -109,15 +109,15 @@ def test_an_utterance_cannot_be_ended_before_its_least_frames() -> None:
 def test_words_that_are_said_again_are_taken_back_further_each_time_and_then_stand() -> None:
     one = said([*SPOKEN, *AGAIN])
     found = len(SPOKEN) + KNOBS.backtrack_repeat_frames
-    first = len(SPOKEN) - RETURN_FRAMES
+    first = len(SPOKEN) - RETURN_FRAMES[0]
     assert one.backtracker is not None
     assert one.backtracker.taken == [Backtrack("repeat", found, first, 100 + first)]
     assert len(one.codes) == first + 1  # and the last of AGAIN behind it
-    for times in range(2, MOST_RETURNS + 2):
+    for frames in (*RETURN_FRAMES[1:], None):
         verdict = one.backtracker.check(list(range(found)), len(SPOKEN))
         kept = None if verdict is None else verdict.keep
-        expected = len(SPOKEN) - times * RETURN_FRAMES if times <= MOST_RETURNS else None
-        assert kept == (None if expected is None else max(expected, one.backtracker.final))
+        earliest = one.backtracker.final
+        assert kept == (None if frames is None else max(len(SPOKEN) - frames, earliest))
 
 
 def test_without_backtracking_nothing_that_is_final_is_cut_off() -> None:
