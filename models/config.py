@@ -15,6 +15,9 @@ KvCacheDtype = Literal["auto", "int8"]
 """Number format of keys and values in the pages of a GPU; auto: that of the weights."""
 CodeSums = Literal["inclusive", "exclusive", "none"]
 
+ReaderName = Literal["builtin", "espeak", "lifeiteng", "vall_e_x", "vall_e_x_reference"]
+"""What turns texts into a model's phonemes: `models.text.front_end`."""
+
 UNKNOWN_ID, BOS_ID, EOS_ID = 0, 1, 2  # of phonemes; symbols follow from 3 on
 LENGTH_TOKENS = 11  # of length prediction: ten digits and the stop token
 
@@ -46,6 +49,34 @@ class AlignmentHead(_Config):
         return cls(layer=layer, head=head, lead_frames=lead)
 
 
+class BlockSpec(_Config):
+    """What a layer of the stack computes, beside its sizes."""
+
+    bias: bool = Field(False, description="Whether its matrices have biases.")
+    ffn: Literal["gated", "plain"] = "gated"
+    positions: Literal["rotary", "added"] = Field(
+        "rotary", description="Rotate queries and keys, or add sines on entry to the stack."
+    )
+    gains: Literal["shared", "by_level"] = Field(
+        "shared", description="Whether each level has its own norms and biases, or all the same."
+    )
+
+    @model_validator(mode="after")
+    def _is_computed(self) -> Self:
+        if self.gains == "by_level" and not self.bias:
+            raise ValueError("gains by level need biases")
+        return self
+
+
+class StackSize(_Config):
+    """Sizes of a stack."""
+
+    width: int = Field(gt=0)
+    layers: int = Field(gt=0, le=1024)
+    heads: int = Field(gt=0)
+    ffn: int = Field(gt=0)
+
+
 class ModelConfig(_Config):
     """Configuration of an AR+NAR language model over codec codes."""
 
@@ -54,8 +85,16 @@ class ModelConfig(_Config):
     layers: int = Field(gt=0, le=1024)
     heads: int = Field(gt=0, description="Query heads; head_dim is width / heads.")
     kv_heads: int = Field(gt=0, description="Key and value heads; divides heads.")
-    ffn: int = Field(gt=0, description="Hidden width of the gated feed-forward.")
-    activation: Literal["gelu", "silu"] = "gelu"
+    ffn: int = Field(gt=0, description="Hidden width of the feed-forward.")
+    activation: Literal["gelu", "silu", "relu"] = Field(
+        "gelu", description="ReLU is that of a plain feed-forward, the others are of a gated one."
+    )
+    block: BlockSpec = BlockSpec()
+    nar_stack: StackSize | None = Field(
+        None,
+        description="Of the stack of levels 1 and up, which has tables of its own; None: there is"
+        " one stack for all levels.",
+    )
     rope_theta: float = Field(10_000.0, gt=0, allow_inf_nan=False)
     norm_eps: float = Field(1e-6, gt=0, allow_inf_nan=False)
 
@@ -77,6 +116,17 @@ class ModelConfig(_Config):
         description="Every name and its id, where phonemes are merged by byte pairs and names may "
         "share an id; empty: each symbol stands for itself.",
     )
+    reader: ReaderName | None = Field(
+        None, description="None: espeak where there is a vocabulary, else that of the built-in."
+    )
+    text_marks: bool = Field(
+        True, description="Whether the ids of a text begin and end with marks."
+    )
+    phonemes_by_language: bool = Field(
+        False,
+        description="Each language has its own rows of the phoneme table, those of an id"
+        " `phoneme_rows` apart.",
+    )
     languages: tuple[str, ...] = Field(("en",), description="In the order of their ids.")
     language_rows: int = Field(
         0,
@@ -85,15 +135,33 @@ class ModelConfig(_Config):
         "the last one. 0: a row each.",
     )
     segments: tuple[Segment, ...] = ("lang", "level", "prom", "phn", "resp")
+    separators: bool = Field(True, description="Whether a learned vector ends each segment.")
+    text_mask: Literal["causal", "full"] = Field(
+        "causal", description="Whether phonemes of level 0 see those after them; full: all do."
+    )
+    prompt: Literal["segment", "response"] = Field(
+        "segment",
+        description="Where the voice prompt is: a segment of its own, or the beginning of the"
+        " response, to which belongs what it says.",
+    )
+    start_token: bool = Field(
+        False, description="Whether a row of its own begins level 0's frames; of prompt=response."
+    )
+    nar_prompt_text: bool = Field(
+        True, description="Whether the finer levels read what the prompt says; of prompt=response."
+    )
+    frames_a_symbol: int | None = Field(
+        None, gt=0, description="Most frames for each id of a text, that of the prompt included."
+    )
     nar_mask: MaskKind = "block_causal"
     block_frames: int = Field(15, gt=0, description="Response frames in a block of block_causal.")
     unified_positions: bool = Field(
         False, description="Positions count through; otherwise each segment counts from 0."
     )
-    prompt_sums: CodeSums = Field(
+    prompt_sums: CodeSums | Literal["all"] = Field(
         "inclusive",
         description="Which levels of the prompt level q is predicted from: all below q, all but "
-        "the last of those, or that one alone.",
+        "the last of those, that one alone, or all that there are.",
     )
     prompt_all_levels: bool = Field(
         False,
@@ -122,12 +190,30 @@ class ModelConfig(_Config):
 
     @model_validator(mode="after")
     def _divides(self) -> Self:
-        if self.width % self.heads or (self.width // self.heads) % 2:
-            raise ValueError(f"width {self.width} must be heads {self.heads} times an even number")
+        for size in (self, self.nar_stack or self):
+            if size.width % size.heads or (size.width // size.heads) % 2:
+                raise ValueError(
+                    f"width {size.width} must be heads {size.heads} times an even number"
+                )
         if self.heads % self.kv_heads:
             raise ValueError(f"kv_heads {self.kv_heads} must divide heads {self.heads}")
         if self.segments[-1] != "resp" or len(set(self.segments)) != len(self.segments):
             raise ValueError(f"segments {self.segments} must be distinct and end with resp")
+        own_stacks = self.nar_stack is not None
+        if own_stacks != (self.block.gains == "by_level"):
+            raise ValueError("gains by level are those of a stack of levels 1 and up")
+        if (self.block.ffn == "plain") != (self.activation == "relu"):
+            raise ValueError(
+                f"{self.activation} is no activation of a {self.block.ffn} feed-forward"
+            )
+        if self.prompt == "response" and (self.segments != ("phn", "resp") or self.separators):
+            raise ValueError("a prompt that begins the response has no segments but phn and resp")
+        if own_stacks and (self.prompt != "response" or self.masked_level_0):
+            raise ValueError("two stacks begin the response with the prompt, and draw no mask")
+        if self.text_mask == "full" and self.prompt != "response":
+            raise ValueError("a full text_mask needs a prompt that begins the response")
+        if self.block.positions == "added" and self.nar_mask != "full":
+            raise ValueError("added positions need the full nar_mask")
         head = self.alignment
         if head is not None and (head.layer >= self.layers or head.head >= self.heads):
             raise ValueError(
@@ -140,6 +226,19 @@ class ModelConfig(_Config):
     def head_dim(self) -> int:
         """Width of one attention head."""
         return self.width // self.heads
+
+    @property
+    def nar(self) -> "ModelConfig":
+        """The configuration with the sizes of the stack of levels 1 and up."""
+        if self.nar_stack is None:
+            return self
+        sizes = self.nar_stack.model_dump()
+        return self.model_copy(update={**sizes, "kv_heads": self.nar_stack.heads})
+
+    @property
+    def phoneme_rows(self) -> int:
+        """Rows of the phoneme table in one language."""
+        return EOS_ID + 1 + len(self.phonemes)
 
     @property
     def stop_token(self) -> int:

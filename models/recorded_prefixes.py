@@ -57,6 +57,9 @@ class _Parts(NamedTuple):
 def padded_lengths(config: ModelConfig, *, level_0: bool) -> dict[bool, list[int]]:
     """Return the lengths of what is read at once, ascending: without the prompt, and with it."""
     prompted = "prom" in config.segments and config.max_prompt_frames > 0
+    if level_0 and config.text_mask == "full":  # two texts at once, that of the prompt too
+        texts = math.ceil(2 * (config.max_phonemes + 2) / _ALIGNED) * _ALIGNED
+        return {False: sorted({*PIECES, texts})}
     if level_0 or config.nar_mask == "causal":
         # Of level 0 a prompt takes few operators, which are not worth recordings without them.
         return {prompted: [*PIECES]} | ({} if level_0 else {False: [*PIECES]})
@@ -94,7 +97,8 @@ class RecordedPrefixes:
         self._model, self._levels, self._layers = model, [*levels], layers
         self._passes = model.transformer.paged(pool)
         self._lengths = padded_lengths(config, level_0=0 in levels)
-        self._causal = 0 in levels or config.nar_mask == "causal"
+        mask = config.text_mask if 0 in levels else config.nar_mask
+        self._causal = mask == "causal"
         most, rows = max(chain(*self._lengths.values())), len(self._levels)
         positions = positions or config.max_prompt_frames + config.max_phonemes + 2 + MARKS
         ends = np.cumsum([1, 1, *[most] * 3, math.ceil(positions / PAGE), 2 * _COPIES]).tolist()
@@ -127,7 +131,8 @@ class RecordedPrefixes:
     ) -> Sequence[tuple[Tensor, Tensor]]:
         """Append each prefix to a slot; see `models.prefix_cache.Read`.
 
-        Raises ValueError if one is too long to be read at once, and has to be.
+        One that is too long to be read at once, and has to be, is launched as usual in level 0.
+        Raises ValueError if it is of another.
         """
         # By length, too, so that a level's bits do not depend on which others are read.
         batches: dict[tuple[bool, int, int, int], list[int]] = {}
@@ -141,8 +146,13 @@ class RecordedPrefixes:
         found: list[list[Callable[[], ReadPositions]]] = [[] for _ in prefixes]
         for (with_prompt, count, prompted, _), batch in batches.items():
             most, own = self._lengths[with_prompt][-1], [prefixes[at] for at in batch]
-            if count > most and not self._causal:
-                raise ValueError(f"{count} positions that see each other, at most {most} are read")
+            if not self._causal and _cuts_a_block(own[0], most):
+                if 0 not in self._levels:
+                    raise ValueError(f"{count} positions that see each other, at most {most}")
+                for at in batch:
+                    hidden, queries = self._model.read(prefixes[at], *places[at], self._layers)
+                    found[at].append(partial(_itself, hidden, queries))
+                continue
             if prompted and (prompt := own[0].prompt) is not None:
                 self._prompt[: len(prompt)].copy_(prompt)
             for begin in range(0, count, most):
@@ -218,6 +228,7 @@ class RecordedPrefixes:
             positions, reach = (
                 table[:, part][:, :length] for part in (parts.positions, parts.reach)
             )
+            x = model.transformer.entered(x, positions.flatten())
             layout = passes.layout(positions, table[:, parts.held][:, 0], counts, reach)
             hidden, queries = passes.run(x, layout(table[:, parts.pages]), self._layers)
             self._hidden[:, :length].copy_(hidden.view(rows, length, -1))
@@ -251,3 +262,9 @@ class _OnDemand(Sequence[ReadPositions]):
 
 def _itself(hidden: Tensor, queries: Tensor) -> ReadPositions:
     return hidden, queries
+
+
+def _cuts_a_block(prefix: Prefix, most: int) -> bool:
+    """Return whether positions that see each other would be read in two pieces."""
+    ranks = prefix.numbers[2]
+    return any(ranks[at] == ranks[at - 1] for at in range(most, len(ranks), most))

@@ -8,12 +8,15 @@ Level 0 is autoregressive (AR): causal, position i predicts frame i + 1, and the
 before the response predicts frame 0. Levels 1 and up are not (NAR): position i predicts frame i of
 its level from the codes of lower levels. Some models can also predict level 0 in masked passes over
 all frames, and the number of frames beforehand, digit by digit. A prefix is made for one level.
+
+Some models have no segments but text and response, which begins with the prompt; their levels 1 and
+up have a stack of their own, with norms by level (`ModelConfig.nar_stack`).
 """
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from itertools import chain
-from typing import cast
+from typing import Literal, cast
 
 import numpy as np
 import torch
@@ -23,7 +26,7 @@ from models.config import BOS_ID, EOS_ID, LENGTH_TOKENS, CodeSums, ModelConfig
 from models.prefix import Prefix
 from models.stack.batching import UNPADDED, Batching, measure
 from models.stack.slot_cache import SlotCache
-from models.stack.transformer import Transformer
+from models.stack.transformer import MAX_POSITIONS, Transformer
 
 
 class Valle(nn.Module):
@@ -33,14 +36,17 @@ class Valle(nn.Module):
         super().__init__()
         self.config = config
         width, codes, levels = config.width, config.codes, config.levels
-        self.phonemes = nn.Embedding(EOS_ID + 1 + len(config.phonemes), width)
-        self.languages = nn.Embedding(config.language_rows or len(config.languages), width)
-        self.level = nn.Embedding(levels, width)
+        nar, marked = config.nar, "level" in config.segments
+        texts = len(config.languages) if config.phonemes_by_language else 1
+        self.phonemes = nn.Embedding(texts * config.phoneme_rows, width)
+        languages = config.language_rows or len(config.languages)
+        self.languages = nn.Embedding(languages * marked, width)
+        self.level = nn.Embedding(levels * marked, width)
         self.separator = nn.Parameter(torch.zeros(width))
         # Table 0 is the AR's own and holds the stop token; table k + 1 is the NAR's for level k.
-        response = nn.ModuleList(
-            nn.Embedding(codes + (table == 0), width) for table in range(levels)
-        )
+        first = nn.Embedding(codes + 1 + config.start_token, width)
+        finer = range(levels - (config.prompt_sums != "all"))
+        response = nn.ModuleList([first, *(nn.Embedding(codes, nar.width) for _ in finer)])
         self.response = cast("Sequence[nn.Embedding]", response)
         own_tables = config.max_prompt_frames and not config.shared_tables
         prompt = nn.ModuleList(nn.Embedding(codes, width) for _ in range(levels * bool(own_tables)))
@@ -48,9 +54,16 @@ class Valle(nn.Module):
         if config.prompt_all_levels:
             self.prompt_rest = nn.Linear(width, width, bias=False)
         self.transformer = Transformer(config)
-        self.heads = nn.ModuleList(
-            nn.Linear(width, codes + (level == 0)) for level in range(levels)
-        )
+        self.heads = nn.ModuleList([
+            nn.Linear(width, codes + 1),
+            *(nn.Linear(nar.width, codes) for _ in range(1, levels)),
+        ])
+        stacks = nn.ModuleList()
+        if config.nar_stack is not None:
+            self.nar_phonemes = nn.Embedding(texts * config.phoneme_rows, nar.width)
+            stack = Transformer(nar)
+            stacks.extend([stack, *(stack.with_own_gains() for _ in range(2, levels))])
+        self.nar_stacks = cast("Sequence[Transformer]", stacks)
         self._level_0_batching: Batching | None = None
         if config.masked_level_0:
             self.masked_response = nn.Embedding(codes + 1, width)  # the last row is the mask
@@ -64,8 +77,12 @@ class Valle(nn.Module):
         masked = [self.masked_head, self.length_head] if self.config.masked_level_0 else []
         return [*self.heads, *masked]
 
+    def stack(self, level: int) -> Transformer:
+        """Return the stack of a level."""
+        return self.nar_stacks[level - 1] if level and self.nar_stacks else self.transformer
+
     def new_cache(self, slots: int, max_length: int) -> SlotCache:
-        """Return an empty KV cache for sequences of at most ``max_length`` positions."""
+        """Return an empty KV cache of level 0 for sequences of at most ``max_length`` positions."""
         return self.transformer.new_cache(slots, max_length)
 
     def prefix(
@@ -78,9 +95,12 @@ class Valle(nn.Module):
     ) -> Prefix:
         """Embed everything before the response.
 
-        ``phoneme_ids`` include BOS and EOS; ``prompt`` is ``[Tp, K]`` int64 codes of the voice.
-        Raises ValueError if the model was trained without a prompt.
+        ``phoneme_ids`` include BOS and EOS, if the model has them, and what the prompt says if that
+        begins the response; ``prompt`` is ``[Tp, K]`` int64 codes of the voice.
+        Raises ValueError if         the model was trained without a prompt.
         """
+        if self.config.prompt == "response":
+            return self._begun_prefix(phoneme_ids, level, prompt)
         device, language = self.separator.device, min(language, self.languages.num_embeddings - 1)
         first_language = 1 + self.config.levels
         first_phoneme = first_language + self.languages.num_embeddings
@@ -117,6 +137,38 @@ class Valle(nn.Module):
             shared=before_text if self.hides_text(level) else 0, text_start=before_text,
         )  # fmt: skip
 
+    def _begun_prefix(self, ids: Sequence[int], level: int, prompt: Tensor | None) -> Prefix:
+        """Embed a text, and the prompt as the beginning of the response."""
+        config, device = self.config, self.separator.device
+        text = self.nar_phonemes if level and self.nar_stacks else self.phonemes
+        given = prompt if prompt is not None and len(prompt) else None
+        begins = level == 0 and config.start_token
+        codes = [config.codes + 1] * begins
+        if given is not None:
+            codes += given[:, 0].tolist()
+        if not codes and level == 0:
+            raise ValueError("without a start token frames begin with those of a prompt")
+        first_phoneme = 1 + self.level.num_embeddings + self.languages.num_embeddings
+        frames = np.arange(len(codes))
+        own = np.arange(len(ids)) + MAX_POSITIONS * (config.block.positions == "added")
+        numbers = np.concatenate(
+            [
+                [first_phoneme + np.array(ids, np.int64), own, np.zeros(len(ids), np.int64)],
+                [self._first_frame + np.array(codes, np.int64), frames, 1 + frames],
+            ],
+            1,
+        )
+
+        def embed() -> Tensor:
+            parts = [text(torch.tensor(ids, dtype=torch.int64, device=device))]
+            if level == 0:
+                parts.append(self.response[0](torch.tensor(codes, device=device)))
+            elif given is not None:
+                parts.append(self.embed_prompt(given, level))
+            return torch.cat(parts)
+
+        return Prefix(level, numbers, embed, device, prompt, response_start=len(codes))
+
     @property
     def symbol_count(self) -> int:
         """How many `symbols` there are."""
@@ -132,7 +184,8 @@ class Valle(nn.Module):
 
     @property
     def _first_frame(self) -> int:
-        return 1 + self.config.levels + self.languages.num_embeddings + self.phonemes.num_embeddings
+        tables = self.level, self.languages, self.phonemes
+        return 1 + sum(one.num_embeddings for one in tables)
 
     def null_prefix(self, level: int, *, language: int = 0) -> Prefix:
         """Return the unconditional prefix for guidance: no text and no prompt.
@@ -140,7 +193,8 @@ class Valle(nn.Module):
         It is shared by all texts, except for the last position of level 0, which predicts frame 0
         and is therefore always computed.
         """
-        prefix = self.prefix([BOS_ID, EOS_ID], level, language=language)
+        text = [BOS_ID, EOS_ID] if self.config.text_marks else []
+        prefix = self.prefix(text, level, language=language)
         if level == 0:
             return replace(prefix, shared=len(prefix) - 1)
         return replace(prefix, shared=0 if self.config.nar_mask == "full" else len(prefix))
@@ -162,7 +216,8 @@ class Valle(nn.Module):
         ``start`` is the position id of the first.
         """
         positions, device = np.arange(start, start + len(codes)), self.separator.device
-        blocks = 2 + positions // self.config.block_frames
+        in_turn = self.config.text_mask == "full"
+        blocks = 1 + positions if in_turn else 2 + positions // self.config.block_frames
         numbers = np.stack([self._first_frame + codes.numpy(), positions, blocks])
         return Prefix(
             0, numbers, lambda _: self.embed_response(codes.to(device)[:, None], 0), device
@@ -200,15 +255,18 @@ class Valle(nn.Module):
         Returns hidden states ``[S, D]``, and queries ``[L, S, heads, head_dim]`` of some layers.
         """
         ranks = self.ranks(prefix.level, prefix.blocks)
-        return self.transformer.extend(
+        return self.stack(prefix.level).extend(
             prefix.embeddings, prefix.positions, cache, slot, ranks, layers
         )
 
     def ranks(self, level: int, blocks: Tensor) -> Tensor:
         """Return the ranks ``[S]`` for `Transformer`'s mask, of `Prefix.blocks`, `response_blocks`.
 
-        Level 0 is always causal; others use ``config.nar_mask``.
+        Level 0 is causal, but for a text of ``config.text_mask="full"``; others use
+        ``config.nar_mask``.
         """
+        if level == 0 and self.config.text_mask == "full":
+            return blocks
         if level == 0:
             return torch.arange(len(blocks), device=blocks.device)
         return self._nar_ranks(blocks)
@@ -234,7 +292,9 @@ class Valle(nn.Module):
 
         In the result ``[T + 1, V + 1]`` row i predicts frame i, the last row the frame after them.
         """
-        hidden = self._run(prefix, self.embed_response(codes, 0), None)
+        frames = self.frames(codes[:, 0].cpu(), prefix.response_start)
+        ranks = self.ranks(0, torch.cat([prefix.blocks, frames.blocks]))
+        hidden = self._run(prefix, self.embed_response(codes, 0), ranks)
         return self.logits(hidden[len(prefix) - 1 :], 0)
 
     def nar_logits(self, prefix: Prefix, codes: Tensor, level: int, start: int = 0) -> Tensor:
@@ -276,7 +336,9 @@ class Valle(nn.Module):
 
     def hides_text(self, level: int) -> bool:
         """Whether no position before the text attends to the text or anything after it."""
-        if level == 0 or self.config.nar_mask == "causal":
+        if level == 0:
+            return self.config.text_mask == "causal"
+        if self.config.nar_mask == "causal":
             return True
         # All segments but the text and the response are one block, wherever they stand.
         return self.config.nar_mask == "block_causal" and self.config.segments[-2] == "phn"
@@ -292,15 +354,19 @@ class Valle(nn.Module):
         """Return hidden states ``[S + T, D]`` of a prefix and a response ``[T, D]``."""
         begin = prefix.response_start + start
         frames = torch.arange(begin, begin + len(response), device=response.device)
-        return self.transformer(
+        return self.stack(prefix.level)(
             torch.cat([prefix.embeddings, response])[None],
             torch.cat([prefix.positions, frames])[None],
             None if ranks is None else ranks[None],
         )[0]
 
     @staticmethod
-    def _embed(tables: Sequence[nn.Embedding], codes: Tensor, level: int, sums: CodeSums) -> Tensor:
+    def _embed(
+        tables: Sequence[nn.Embedding], codes: Tensor, level: int, sums: CodeSums | Literal["all"]
+    ) -> Tensor:
         """Sum the embeddings of the codes ``[T, K]`` that a level is predicted from: ``[T, D]``."""
+        if sums == "all":
+            level = len(tables)
         # Exclusive sums omit the level just below, as the reference trained until March 2025.
         end = max(1, level - (sums == "exclusive"))
         levels = range(end - 1 if sums == "none" else 0, end)

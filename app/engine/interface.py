@@ -7,7 +7,7 @@ of it, a chunk at a time (`SoundStream`).
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from torch import Tensor
 
@@ -61,8 +61,12 @@ class FirstChunk:
     before_s: float  # seconds of audio of the chunks before it, the first one's included
 
 
-Speaker = tuple[Voice, Tensor | None]
-"""A voice and its prompt, codes ``[Tp, K]`` or None."""
+class Speaker(NamedTuple):
+    """A voice as a model hears it."""
+
+    voice: Voice
+    prompt: Tensor | None = None  # codes ``[Tp, K]``
+    said: Sequence[int] = ()  # ids of what the prompt says, where the model reads that
 
 
 @dataclass(frozen=True, slots=True)

@@ -87,7 +87,8 @@ def pages_of(plan: Plan, config: ModelConfig, frame_rate_hz: float) -> int:
         return 0
     symbols = max(len(one.phonemes) for one in plan.utterances)
     frames = math.ceil(MARGIN * USUAL_PHONEME_S * symbols * frame_rate_hz)
-    prompt = max((len(one) for _, one in plan.speakers if one is not None), default=0)
+    prompts = (len(one.said) + len(one.prompt) for one in plan.speakers if one.prompt is not None)
+    prompt = max(prompts, default=0)
     finer = min(plan.params.nar_levels, config.levels - 1)
     finer *= 2 if is_guided(plan.params, "nar") else 1
     if config.nar_mask == "full":  # all is read anew in every pass

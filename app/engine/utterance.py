@@ -20,6 +20,7 @@ from app.engine.job import (
 from models.config import BOS_ID, EOS_ID
 from models.prefix import MARKS, Prefix
 from models.prefix_cache import NullKey, VoiceKey
+from models.text.tokenizer import joined
 from models.valle import Valle
 from samplers.knobs.features import is_guided
 from samplers.knobs.params import SamplingParams
@@ -48,6 +49,8 @@ class UtteranceInput:
     utterance: int  # its number within the speech; the noise depends on it
     max_frames: int  # where the AR is stopped, if it does not draw the stop
     prompt: Tensor | None = None  # ``[Tp, K]`` codes of the voice, or None
+    # ids of what the prompt says, where it begins the response
+    said: Sequence[int] = ()
     language: int = 0  # its index in the model's languages
     trace: bool = False
     top_logprobs: int = 0  # how many of the likeliest codes it tells for each
@@ -69,12 +72,14 @@ class UtteranceInput:
     @property
     def positions(self) -> int:
         """The most positions that one of its sequences may take."""
-        prompt = 0 if self.prompt is None else len(self.prompt)
+        prompt = len(self.said) + (0 if self.prompt is None else len(self.prompt))
         return len(self.phoneme_ids) + prompt + MARKS + self.max_frames
 
     def prefix(self, model: Valle, level: int) -> Prefix:
         """Return the prefix of a level: language, phonemes and prompt."""
-        return model.prefix(self.phoneme_ids, level, language=self.language, prompt=self.prompt)
+        said = [self.said] if self.said and (level == 0 or model.config.nar_prompt_text) else []
+        ids = joined([*said, self.phoneme_ids])
+        return model.prefix(ids, level, language=self.language, prompt=self.prompt)
 
     def null_prefix(self, model: Valle, level: int) -> Prefix:
         """Return the unconditional prefix of a level, for guidance."""
@@ -113,11 +118,10 @@ class UtteranceInput:
 
     @property
     def _text_ids(self) -> list[int]:
-        """The phoneme ids of context and utterance as one utterance."""
-        ids = [BOS_ID]
-        for part in (*(earlier.phoneme_ids for earlier in self.context), self.phoneme_ids):
-            ids += part[1:-1]
-        return [*ids, EOS_ID]
+        """The phoneme ids of prompt, context and utterance as one utterance."""
+        said = [self.said] if self.said else []
+        earlier = [one.phoneme_ids for one in self.context]
+        return joined([*said, *earlier, self.phoneme_ids])
 
     def _begun(self, model: Valle, prefix: Prefix) -> Prefix:
         """Return a prefix with the frames that the response continues."""

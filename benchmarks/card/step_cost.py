@@ -212,7 +212,7 @@ def _whole_cost(args: Sequence[Any], made: Sequence[Tensor]) -> list[Cost]:
 
 def _project_cost(args: Sequence[Any], made: Sequence[Tensor]) -> list[Cost]:
     """Return the cost of a product of few rows, or of norm, product and gate."""
-    x, weight, gain, _, activation = args
+    x, weight, gain, _, activation = args[:5]
     operations = 2.0 * len(x) * weight.numel()
     if len(x) <= FEW:
         return [(sum(map(_size, (x, weight, gain, *made))), operations)]
@@ -222,7 +222,7 @@ def _project_cost(args: Sequence[Any], made: Sequence[Tensor]) -> list[Cost]:
 
 
 def _add_cost(args: Sequence[Any], _: Sequence[Tensor]) -> list[Cost]:
-    total, x, weight = args
+    total, x, weight = args[:3]
     moved = 2 * _size(total) + _size(x) + _size(weight)
     return [(moved, 2.0 * len(x) * weight.numel())]
 

@@ -12,7 +12,7 @@ from hashlib import file_digest, sha256
 from pathlib import Path
 from pickle import UnpicklingError
 from types import MappingProxyType
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -41,6 +41,18 @@ def read_file(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
         with safe_open(path, framework="pt") as file:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
             return tensors, dict(file.metadata() or {})
+    except (SafetensorError, OSError) as error:
+        raise CheckpointError(f"{path} is damaged or no safetensors file: {error}") from error
+
+
+def names_of(path: Path) -> Mapping[str, None]:
+    """Return the names of the tensors of a safetensors file; raises as `read_file` does."""
+    from safetensors import SafetensorError, safe_open
+
+    _check_readable(path)
+    try:
+        with safe_open(path, framework="pt") as file:
+            return dict.fromkeys(file.keys())
     except (SafetensorError, OSError) as error:
         raise CheckpointError(f"{path} is damaged or no safetensors file: {error}") from error
 
@@ -91,7 +103,11 @@ def check_tensors(
 
 def check_numbers(tensors: Mapping[str, Tensor], source: str) -> None:
     """Raise CheckpointError if a tensor holds NaN or infinity."""
+    seen: set[int] = set()
     for name, tensor in tensors.items():
+        if id(tensor) in seen:  # one that several stacks share
+            continue
+        seen.add(id(tensor))
         if not torch.isfinite(tensor).all():
             raise CheckpointError(f"{source}: tensor {name} holds NaN or infinity")
 
@@ -104,13 +120,19 @@ def fill(module: _Module, tensors: Mapping[str, Tensor], source: str) -> _Module
     wanted = module.state_dict()
     check_tensors(tensors, {name: tensor.shape for name, tensor in wanted.items()}, source)
     check_numbers(tensors, source)
+    filled: set[int] = set()
     for name, target in wanted.items():
-        target.copy_(tensors[name])
+        if target.data_ptr() not in filled or not target.numel():
+            target.copy_(tensors[name])
+            filled.add(target.data_ptr())
     return module.eval().requires_grad_(False)
 
 
 def write_tensors(
-    path: Path, tensors: Mapping[str, Tensor], dtype: torch.dtype | None = torch.float16
+    path: Path,
+    tensors: Mapping[str, Tensor],
+    dtype: torch.dtype | None = torch.float16,
+    metadata: Mapping[str, str] | None = None,
 ) -> None:
     """Write tensors to a file atomically, in one dtype or, if None, each in its own."""
     from safetensors.torch import save_file
@@ -118,7 +140,7 @@ def write_tensors(
     partial = path.with_suffix(".partial")
     stored = {name: value.to(dtype or value.dtype).contiguous() for name, value in tensors.items()}
     try:
-        save_file(stored, partial)
+        save_file(stored, partial, None if metadata is None else dict(metadata))
         partial.chmod(0o644)  # safetensors leaves it to the owner alone
         partial.rename(path)
     finally:
@@ -197,13 +219,27 @@ def convert_once(
         raise CheckpointError(f"{converted} cannot be written: {error}") from error
 
 
-def _unpickle(path: Path) -> dict[str, Tensor]:
-    """Return the tensors of a pickle by name."""
+def unpickled(path: Path, allowed: Sequence[Any] = ()) -> Any:
+    """Return what a pickle holds: tensors, numbers, text and containers of them.
+
+    No code of it runs. ``allowed`` are further classes, as `torch.serialization.safe_globals` takes
+    them. Raises CheckpointError, which names the class, for any other.
+    """
     try:
-        tensors = torch.load(path, map_location="cpu", weights_only=True)
-    except (UnpicklingError, RuntimeError, EOFError, ValueError) as error:
+        with torch.serialization.safe_globals([*allowed]):
+            return torch.load(path, map_location="cpu", weights_only=True)
+    except UnpicklingError as error:
+        asked = re.search(r"GLOBAL (\S+)", str(error))
+        first = f"it asks for {asked[1]}" if asked else "it holds more than tensors"
+        raise CheckpointError(f"{path} is no pickle of tensors: {first}") from error
+    except (OSError, RuntimeError, EOFError, ValueError) as error:
         first = str(error).partition("\n")[0]
         raise CheckpointError(f"{path} is no pickle of tensors: {first}") from error
+
+
+def _unpickle(path: Path) -> dict[str, Tensor]:
+    """Return the tensors of a pickle by name."""
+    tensors = unpickled(path)
     if not isinstance(tensors, dict) or not all(
         isinstance(name, str) and isinstance(value, Tensor) for name, value in tensors.items()
     ):

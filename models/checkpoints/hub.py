@@ -4,6 +4,7 @@ Files of the hub are stored in the user's hub cache, which other programs share.
 downloads and resumes, and reads HF_HOME, HF_HUB_CACHE, HF_ENDPOINT, HF_TOKEN and HF_HUB_OFFLINE.
 """
 
+import json
 import logging
 import re
 from contextlib import suppress
@@ -95,6 +96,16 @@ PINNED: Final = {
 }
 """Models with a short name."""
 
+UNPINNED: Final = {
+    "Plachta/VALL-E-X": HubFile(
+        repo="Plachta/VALL-E-X",
+        revision="main",
+        path="vallex-checkpoint.pt",
+        licence="MIT",
+    ),
+}
+"""The same of files that could not be seen when this was written: whatever comes first is kept."""
+
 
 def find(name: str) -> HubFile | None:
     """Return the file of the hub that a name means, or None for a local path.
@@ -105,14 +116,15 @@ def find(name: str) -> HubFile | None:
     """
     if Path(name).exists():
         return None
-    if name in PINNED:
-        return PINNED[name]
+    if name in PINNED or name in UNPINNED:
+        return PINNED.get(name) or UNPINNED[name]
     found = _NAME.fullmatch(name)
     if found is None:
         return None
     if not _COMMIT.fullmatch(found["revision"] or "") or not found["path"]:
         raise DownloadError(
-            f"{name} is neither a file or folder here nor one of {', '.join(PINNED)};"
+            f"{name} is neither a file or folder here nor one of"
+            f" {', '.join([*PINNED, *UNPINNED])};"
             " another model of the hub is named owner/name@COMMIT:path/of/file, with the 40"
             " digits of a commit"
         )
@@ -121,14 +133,24 @@ def find(name: str) -> HubFile | None:
     return HubFile(found["repo"], found["revision"], found["path"])
 
 
-def locate(name: str, *, offline: bool = False, endpoint: str | None = None) -> Path:
+def locate(
+    name: str,
+    *,
+    cache: Path = Path(CACHE),
+    offline: bool = False,
+    endpoint: str | None = None,
+) -> Path:
     """Return the local path of a model, as `find` reads its name, downloading it if needed.
 
-    The endpoint is the hub's URL; None is HF_ENDPOINT or the public one.
+    The endpoint is the hub's URL; None is HF_ENDPOINT or the public one. Of a file that nobody
+    pinned, commit and hash are kept in ``cache``.
     """
     wanted = find(name)
     if wanted is None:
         return Path(name)
+    if not _COMMIT.fullmatch(wanted.revision):
+        kept = cache.expanduser() / "first-seen" / f"{wanted.repo.replace('/', '--')}.json"
+        return obtain_first(wanted, kept, offline=offline, endpoint=endpoint)
     return obtain(wanted, offline=offline, endpoint=endpoint)
 
 
@@ -149,6 +171,39 @@ def obtain(wanted: HubFile, *, offline: bool = False, endpoint: str | None = Non
                 _download(beside, endpoint)
     path = _download(wanted, endpoint, offline=offline)
     _check(wanted, path)
+    return path
+
+
+def obtain_first(
+    wanted: HubFile, kept: Path, *, offline: bool = False, endpoint: str | None = None
+) -> Path:
+    """As `obtain`, of a file whose commit and hash are those of its first download.
+
+    They are written to ``kept``, and told. Raises DownloadError if a later file differs, or what
+    is kept cannot be read or written.
+    """
+    try:
+        if kept.is_file():
+            seen = json.loads(kept.read_text())
+            again = replace(wanted, revision=seen["commit"], sha256=seen["sha256"])
+            return obtain(again, offline=offline, endpoint=endpoint)
+        if offline:
+            raise DownloadError(f"{wanted.repo} was never downloaded, and offline nothing is")
+        path = _download(wanted, endpoint)
+        _check(wanted, path)
+        depth = wanted.path.count("/") + 1
+        commit, sha256 = path.parents[depth - 1].name, sha256_of([path])
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        kept.write_text(json.dumps({"commit": commit, "sha256": sha256}) + "\n")
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        if isinstance(error, CheckpointError):
+            raise
+        raise DownloadError(f"{kept}: {error}") from error
+    log.warning(
+        "%s is at commit %s, SHA-256 %s. Nobody pinned it: compare it with what others have. It is"
+        " kept in %s, and every later start compares the file with it",
+        wanted.repo, commit, sha256, kept,
+    )  # fmt: skip
     return path
 
 

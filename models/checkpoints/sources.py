@@ -8,9 +8,13 @@ import torch
 
 from models.checkpoints.builtin import codec_files, lm_files, load_codec, load_lm
 from models.checkpoints.encodec import load_official, official_file
-from models.checkpoints.files import CheckpointError, sha256_of
+from models.checkpoints.files import CheckpointError, names_of, sha256_of
 from models.checkpoints.hub import CACHE, locate
 from models.checkpoints.published.load import SUFFIXES, find_file, load_public
+from models.checkpoints.vallex.layout import is_this_family
+from models.checkpoints.vallex.load import SYMBOLS, load_vallex
+from models.checkpoints.vallex.pickles import SUFFIXES as PICKLES
+from models.checkpoints.vallex.pickles import converted
 from models.checkpoints.vocos import load_vocos, vocos_file
 from models.codecs.interface import Codec
 from models.codecs.vocos import Vocos
@@ -60,7 +64,7 @@ def open_speech_model(
     without its own codec gets the official EnCodec, which published checkpoints were trained with.
     Raises CheckpointError if the model is of no known layout, or does not fit the codec.
     """
-    path = locate(str(name), offline=offline)
+    path = locate(str(name), cache=cache, offline=offline)
     brings_codec = (path / "codec.json").is_file()
     if brings_codec and decoder == "vocos":
         raise CheckpointError(
@@ -69,7 +73,8 @@ def open_speech_model(
     if brings_codec or (path / "lm.json").is_file():
         model, files = load_lm(path), lm_files(path)
     elif path.is_file() or (path.is_dir() and any(map(is_published, path.iterdir()))):
-        model, files = load_public(path), [find_file(path)]
+        model, file = load_published(path, cache)
+        files = [file]
     else:
         raise CheckpointError(f"{path} is neither a model's folder nor a published file")
     if brings_codec:
@@ -77,9 +82,11 @@ def open_speech_model(
         files += codec_files(path)
     else:
         if not model.config.phoneme_vocabulary:
+            beside = "tokenizer.json of the repository"
+            if model.config.prompt == "response":
+                beside = f"symbol table that it was trained with, {SYMBOLS}, "
             raise CheckpointError(
-                f"{path}: no vocabulary of phonemes in its metadata; put the tokenizer.json of the"
-                " repository beside it"
+                f"{path}: it has no vocabulary of phonemes; put the {beside} beside it"
             )
         files.append(official_file(cache, offline=offline))
         codec = load_official(files[-1])
@@ -102,6 +109,20 @@ def open_speech_model(
     )
 
 
+def load_published(path: Path, cache: Path) -> tuple[Valle, Path]:
+    """Load a published language model of any family; return it with the file of its weights."""
+    pickles = [one for one in (path.iterdir() if path.is_dir() else [path]) if _is_pickle(one)]
+    file = converted(pickles[0], cache) if len(pickles) == 1 else find_file(path)
+    if is_this_family(names_of(file)):
+        return load_vallex(file), file
+    return load_public(file), file
+
+
 def is_published(file: Path) -> bool:
     """Return whether a file may be a published checkpoint, by its name."""
-    return file.suffix in SUFFIXES and not file.name.startswith("lm-")
+    named = file.suffix in SUFFIXES and not file.name.startswith("lm-")
+    return named or _is_pickle(file)
+
+
+def _is_pickle(file: Path) -> bool:
+    return file.suffix in PICKLES and file.is_file()

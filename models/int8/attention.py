@@ -37,6 +37,7 @@ def store(
     starts: Int64s,
     queries: Floats,
     layer: Int8Layer,
+    bias: Floats | None = None,
 ) -> None:
     """Rotate queries and keys by their positions; write keys and values to the layer's cache.
 
@@ -50,6 +51,7 @@ def store(
         starts: ``[R]``, the row's index in its slot.
         queries: ``[R, heads, head_dim]``.
         layer: Written.
+        bias: As ``columns``, what is added to the product; None: nothing.
     """
     heads, size = queries.shape[1:]
     kv_heads, half = layer.keys.shape[1], size // 2
@@ -62,6 +64,9 @@ def store(
             for d in range(half):
                 a = _f32(product[r, at + d]) * (scale * columns[at + d])
                 b = _f32(product[r, at + half + d]) * (scale * columns[at + half + d])
+                if bias is not None:
+                    a += bias[at + d]
+                    b += bias[at + half + d]
                 rotated[d] = a * cos[d] - b * sin[d]
                 rotated[half + d] = b * cos[d] + a * sin[d]
             if head < heads:
@@ -76,6 +81,8 @@ def store(
             at = (heads + kv_heads + head) * size
             for d in range(size):
                 rotated[d] = _f32(product[r, at + d]) * (scale * columns[at + d])
+            if bias is not None:
+                rotated += bias[at : at + size]
             layer.value_scales[slot, head, start] = quantize_row(rotated, integers)
             tiles = layer.values[slot, head, start // BLOCK, :, start % BLOCK // QUAD]
             for d in range(size):

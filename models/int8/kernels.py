@@ -116,12 +116,35 @@ def rescale(
 
 
 @kernel
-def add(x: Floats, product: Int32s, scales: Floats, columns: Floats) -> None:
-    """Dequantise a product and add it to the residual: ``x += product * scales * columns``."""
+def add(
+    x: Floats, product: Int32s, scales: Floats, columns: Floats, bias: Floats | None = None
+) -> None:
+    """Dequantise a product, add its bias, and add it to the residual ``x``."""
     for r in range(len(x)):
         scale = scales[r]
         for d in range(x.shape[1]):
             x[r, d] += _f32(product[r, d]) * (scale * columns[d])
+        if bias is not None:
+            x[r] += bias
+
+
+@kernel
+def rectify(
+    product: Int32s,
+    scales: Floats,
+    columns: Floats,
+    bias: Floats,
+    integers: Int8s,
+    rectified_scales: Floats,
+) -> None:
+    """Quantise the positive part of each row ``[F]`` of a product with its bias."""
+    row = np.empty(integers.shape[1], np.float32)
+    for r in range(len(product)):
+        scale = scales[r]
+        for d in range(len(row)):
+            x = _f32(product[r, d]) * (scale * columns[d]) + bias[d]
+            row[d] = x if x > _f32(0.0) else x * _f32(0.0)  # a NaN stays one
+        rectified_scales[r] = quantize_row(row, integers[r])
 
 
 @kernel

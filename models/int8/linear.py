@@ -19,15 +19,29 @@ import torch
 from torch import Tensor, nn
 
 from models.int8 import kernels
-from models.int8.arrays import Floats, Int8s, Int32s
+from models.int8.arrays import Floats, Int8s, Int32s, Uint8s
 from models.int8.processors import QUAD
 from models.int8.product import COLUMNS, multiply, pack
 
 _PARALLEL_BYTES: Final = 1 << 20  # smaller matrices are not worth distributing over threads
 
 
+Packed = tuple[Uint8s, Floats]
+"""Tiles of the integers of a matrix, and the scale of each output channel."""
+
+
+def _packed(parameter: Tensor) -> Packed:
+    weight = parameter.detach().float().contiguous()
+    integers, scales = np.empty(weight.shape, np.int8), np.empty(len(weight), np.float32)
+    kernels.quantize(weight.numpy(), integers, scales)
+    return pack(integers.T), scales
+
+
 class Int8Linear(nn.Module):
     """Replaces an `nn.Linear`, and the RMS norm before it if there is one; has no state dict.
+
+    Args:
+        packed: What was made of matrices; one that several layers share is packed once.
 
     Attributes:
         inputs: Number of input features.
@@ -37,13 +51,18 @@ class Int8Linear(nn.Module):
         eps: The norm's epsilon times ``in``.
     """
 
-    def __init__(self, linear: nn.Linear, norm: nn.RMSNorm | None = None) -> None:
+    def __init__(
+        self,
+        linear: nn.Linear,
+        norm: nn.RMSNorm | None = None,
+        packed: dict[Tensor, Packed] | None = None,
+    ) -> None:
         super().__init__()
-        weight = linear.weight.detach().float().contiguous()
-        integers, scales = np.empty(weight.shape, np.int8), np.empty(len(weight), np.float32)
-        kernels.quantize(weight.numpy(), integers, scales)
+        known = {} if packed is None else packed
+        if linear.weight not in known:
+            known[linear.weight] = _packed(linear.weight)
+        self._tiles, scales = known[linear.weight]
         self.inputs = inputs = linear.in_features
-        self._tiles = pack(integers.T)
         self.scales: Floats = scales * np.float32(1 if norm is None else math.sqrt(inputs))
         self.bias = None if linear.bias is None else linear.bias.detach().float().numpy()
         self.gain = None if norm is None else norm.weight.detach().float().numpy()

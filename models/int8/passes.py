@@ -31,6 +31,7 @@ class Int8Passes:
         self._gain: Floats = norm.weight.detach().float().numpy()
         self._eps = norm.eps or 0.0
         self._heads = blocks[0].attention.heads
+        self._gated = blocks[0].feed_forward.gated
         self._silu = blocks[0].feed_forward.activation is F.silu
         self._rotations = torch.cat([rotations.real, rotations.imag], 1).contiguous().numpy()
 
@@ -97,6 +98,7 @@ class Int8Passes:
                 rows.starts,
                 rows.query_array,
                 layer,
+                qkv.bias,
             )
             # All rows have stored their keys and values before any attends.
             attention.attend(
@@ -108,13 +110,17 @@ class Int8Passes:
                 rows.integers,
                 rows.scales,
             )
-            kernels.add(rows.x, out.multiply(rows.integers), rows.scales, out.scales)
+            kernels.add(rows.x, out.multiply(rows.integers), rows.scales, out.scales, out.bias)
             gate_up.quantize(rows.x, rows.integers, rows.scales)
             gated = np.empty((len(rows.x), down.inputs), np.int8)
             scales = np.empty_like(rows.scales)
             product = gate_up.multiply(rows.integers)
-            kernels.gate(product, rows.scales, gate_up.scales, self._silu, gated, scales)
-            kernels.add(rows.x, down.multiply(gated), scales, down.scales)
+            if self._gated:
+                kernels.gate(product, rows.scales, gate_up.scales, self._silu, gated, scales)
+            else:
+                bias = gate_up.bias
+                kernels.rectify(product, rows.scales, gate_up.scales, bias, gated, scales)
+            kernels.add(rows.x, down.multiply(gated), scales, down.scales, down.bias)
             for place, one in enumerate(wanted):
                 if one == number:
                     queries[place] = rows.queries  # which the next block overwrites

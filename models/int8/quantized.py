@@ -1,8 +1,8 @@
 """Quantisation of a loaded model to int8 weights, for CPUs."""
 
-from torch import nn
+from torch import Tensor, nn
 
-from models.int8.linear import Int8Linear
+from models.int8.linear import Int8Linear, Packed
 from models.int8.passes import Int8Passes
 from models.stack.block import Block
 from models.stack.transformer import Transformer
@@ -15,24 +15,27 @@ def quantize_linears(model: nn.Module) -> None:
     float32. Each `Transformer` delegates its cached passes to `Int8Passes` from then on.
     """
     stacks = []
+    packed: dict[Tensor, Packed] = {}
     for module in list(model.modules()):
         if isinstance(module, Block):
-            _replace_after_norm(module, "attention_norm", module.attention, "qkv")
-            _replace_after_norm(module, "feed_forward_norm", module.feed_forward, "gate_up")
+            _replace_after_norm(module, "attention_norm", module.attention, "qkv", packed)
+            _replace_after_norm(module, "feed_forward_norm", module.feed_forward, "gate_up", packed)
         for name, child in module.named_children():
             if isinstance(child, nn.Linear):
-                setattr(module, name, Int8Linear(child))
+                setattr(module, name, Int8Linear(child, packed=packed))
         if isinstance(module, Transformer):
             stacks.append(module)
     for stack in stacks:
         stack.use_passes(Int8Passes(stack))
 
 
-def _replace_after_norm(block: Block, norm: str, module: nn.Module, name: str) -> None:
+def _replace_after_norm(
+    block: Block, norm: str, module: nn.Module, name: str, packed: dict[Tensor, Packed]
+) -> None:
     """Merge a block's norm with the linear layer after it; the norm becomes the identity."""
     linear, before = module.get_submodule(name), block.get_submodule(norm)
     if isinstance(linear, nn.Linear) and isinstance(before, nn.RMSNorm):
-        setattr(module, name, Int8Linear(linear, before))
+        setattr(module, name, Int8Linear(linear, before, packed))
         setattr(block, norm, nn.Identity())
 
 

@@ -1,4 +1,4 @@
-"""One layer of the stack: attention and a gated feed-forward, each after a norm.
+"""One layer of the stack: attention and a feed-forward, each after a norm, as a `BlockSpec` says.
 
 For a few rows the overhead of calling operators outweighs the arithmetic, so inference takes the
 form with the fewest calls and training the plain one.
@@ -15,16 +15,16 @@ from models.config import ModelConfig
 
 
 class Attention(nn.Module):
-    """Grouped-query attention with rotary positions; one matrix for queries, keys and values."""
+    """Grouped-query attention; one matrix for queries, keys and values."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         self.heads, self.kv_heads = config.heads, config.kv_heads
-        self.head_dim = config.head_dim
+        self.head_dim, bias = config.head_dim, config.block.bias
         self.qkv = nn.Linear(
-            config.width, (config.heads + 2 * config.kv_heads) * config.head_dim, bias=False
+            config.width, (config.heads + 2 * config.kv_heads) * config.head_dim, bias=bias
         )
-        self.out = nn.Linear(config.width, config.width, bias=False)
+        self.out = nn.Linear(config.width, config.width, bias=bias)
 
     def project(self, x: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return queries ``[..., heads, head_dim]``, keys and values, the first two rotated.
@@ -98,18 +98,22 @@ class Attention(nn.Module):
 
 
 class FeedForward(nn.Module):
-    """``down(act(gate x) * up x)``; one matrix for gate and up."""
+    """``down(act(gate x) * up x)``; one matrix for gate and up. Plain: ``down(relu(gate x))``."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
-        self.gate_up = nn.Linear(config.width, 2 * config.ffn, bias=False)
-        self.down = nn.Linear(config.ffn, config.width, bias=False)
-        activation = {"gelu": F.gelu, "silu": F.silu}[config.activation]
+        spec = config.block
+        self.gated = spec.ffn == "gated"
+        self.gate_up = nn.Linear(config.width, (1 + self.gated) * config.ffn, bias=spec.bias)
+        self.down = nn.Linear(config.ffn, config.width, bias=spec.bias)
+        activation = {"gelu": F.gelu, "silu": F.silu, "relu": F.relu}[config.activation]
         self.activation = cast("Callable[[Tensor], Tensor]", activation)
         self.kind = config.activation
 
     def forward(self, x: Tensor) -> Tensor:
         """Map ``[..., D]`` to the same shape."""
+        if not self.gated:
+            return self.down(self.activation(self.gate_up(x)))
         gate, up = self.gate_up(x).chunk(2, -1)
         # For contiguous input torch has another GELU kernel, with other bits. It is the faster one
         # in training but takes three times as long for few rows. A single row is contiguous, so

@@ -67,14 +67,14 @@ class PagedPasses:
             attention, feed_forward = block.attention, block.feed_forward
             keys, values = self.pool.keys[number], self.pool.values[number]
             norm = block.attention_norm
-            qkv = project(x, attention.qkv.weight, norm.weight, norm.eps, "")
+            qkv = project(x, attention.qkv.weight, norm.weight, norm.eps, "", attention.qkv.bias)
             qkv = qkv.view(len(x), -1, attention.head_dim)
             queries = store(qkv, rotations, keys, values, places)
             attended = attend(queries, keys, values, seen, pages)
-            add_product(x, attended, attention.out.weight)
-            norm, matrix = block.feed_forward_norm, feed_forward.gate_up.weight
-            gated = project(x, matrix, norm.weight, norm.eps, feed_forward.kind)
-            add_product(x, gated, feed_forward.down.weight)
+            add_product(x, attended, attention.out.weight, attention.out.bias)
+            norm, up = block.feed_forward_norm, feed_forward.gate_up
+            gated = project(x, up.weight, norm.weight, norm.eps, feed_forward.kind, up.bias)
+            add_product(x, gated, feed_forward.down.weight, feed_forward.down.bias)
             asked.append(queries)
         last = self._last_norm
         return self._kernels.of("norm")(x, last.weight, last.eps), chosen(asked, layers)

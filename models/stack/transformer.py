@@ -1,6 +1,7 @@
-"""The transformer stack: pre-norm Llama blocks over vectors, with and without a KV cache.
+"""The transformer stack: pre-norm blocks over vectors, with and without a KV cache.
 
-As Touvron et al. 2023, arXiv:2302.13971. One set of weights serves three passes: `forward` over
+By default those of Llama (Touvron et al. 2023, arXiv:2302.13971); `BlockSpec` has what may differ.
+One set of weights serves three passes: `forward` over
 whole sequences (training, and the reference that the others are tested against), `extend` by many
 positions of one slot, `step` by one position of many slots.
 
@@ -11,8 +12,10 @@ ranks are full attention.
 Input and output are vectors; phonemes, codes and output heads belong to `models.valle`.
 """
 
+import math
 from collections.abc import Sequence
-from typing import cast
+from copy import deepcopy
+from typing import Self, cast
 
 import torch
 from torch import Tensor, nn
@@ -48,12 +51,30 @@ class Transformer(nn.Module):
         self._passes: CachedPasses | None = None
         self._batching: Batching | None = None
         half = config.head_dim // 2
-        frequencies = config.rope_theta ** (-torch.arange(half, dtype=torch.float64) / half)
-        angles = torch.arange(MAX_POSITIONS, dtype=torch.float64)[:, None] * frequencies
-        cos, sin = angles.cos().float(), angles.sin().float()
+        if added := config.block.positions == "added":
+            cos = torch.ones(1, half).expand(2 * MAX_POSITIONS, half)
+            sin = torch.zeros(1, half).expand(2 * MAX_POSITIONS, half)
+        else:
+            frequencies = config.rope_theta ** (-torch.arange(half, dtype=torch.float64) / half)
+            angles = torch.arange(MAX_POSITIONS, dtype=torch.float64)[:, None] * frequencies
+            cos, sin = angles.cos().float(), angles.sin().float()
         self.register_buffer("cos", torch.cat([cos, cos], 1), persistent=False)
         self.register_buffer("sin", torch.cat([-sin, sin], 1), persistent=False)
         self.register_buffer("rotations", torch.complex(cos, sin)[:, None], persistent=False)
+        self.entry = AddedPositions(config.width) if added else None
+
+    def entered(self, x: Tensor, positions: Tensor) -> Tensor:
+        """Return vectors ``[..., D]`` with what is added for their positions ``[...]``, if any."""
+        return x if self.entry is None else self.entry(x, positions)
+
+    def with_own_gains(self) -> Self:
+        """Return a stack of the same matrices, of which norms and what follows them are its own."""
+        shared: list[object] = [self.entry, self.cos, self.sin, self.rotations]
+        for block in self.blocks:
+            for linear in (block.attention.out, block.feed_forward.down):
+                shared += linear.parameters()
+            shared += [block.attention.qkv.weight, block.feed_forward.gate_up.weight]
+        return deepcopy(self, {id(one): one for one in shared})
 
     def forward(
         self,
@@ -66,7 +87,7 @@ class Transformer(nn.Module):
 
         Args:
             x: ``[B, S, D]``, right-padded.
-            positions: ``[B, S]`` int64, below `MAX_POSITIONS`.
+            positions: ``[B, S]`` int64, below `MAX_POSITIONS`, but see `entered`.
             ranks: ``[B, S]`` int: i attends to j where ``ranks[j] <= ranks[i]``. Padding has
                 `PADDING_RANK`. None: causal, which hides padding because it comes last.
             unseen: ``[B, S, S]`` bool: where true, i does not attend to j whatever their ranks.
@@ -77,6 +98,7 @@ class Transformer(nn.Module):
         if unseen is not None:
             hidden = hidden | unseen[:, None]
         bias = torch.zeros(hidden.shape, device=x.device).masked_fill(hidden, -torch.inf)
+        x = self.entered(x, positions)
         cos, sin = self.cos[positions], self.sin[positions]
         for block in self.blocks:
             x = block(x, cos, sin, bias)
@@ -136,6 +158,7 @@ class Transformer(nn.Module):
         if ranks is not None and len(x) > 1:
             past = torch.ones(len(x), cache.lengths[slot], dtype=torch.bool, device=x.device)
             mask = torch.cat([past, ranks[None] <= ranks[:, None]], 1)
+        x = self.entered(x, positions)
         if isinstance(cache, PagedCache):
             return self.paged(cache.pool).extend(x, positions, cache, slot, mask, layers)
         if self._passes is not None:
@@ -166,6 +189,7 @@ class Transformer(nn.Module):
 
         Not to pages, of which steps are recorded: see `models.stack.paged_passes`.
         """
+        x = self.entered(x, positions)
         if self._passes is not None:
             return self._passes.step(x, positions, cache, slots, layers)
         cache = _as_kv_cache(cache)
@@ -200,6 +224,39 @@ class Transformer(nn.Module):
             x = x + block.feed_forward(block.feed_forward_norm(x))
             asked.append(queries[:count])
         return self.norm(x[:count]), chosen(asked, layers)
+
+
+class AddedPositions(nn.Module):
+    """Position vectors that are added on entry to a stack, of a text and of frames.
+
+    Those of Vaswani et al. 2017, arXiv:1706.03762, sines and cosines by turns. The mean of each is
+    taken off, as all that such a stack reads is centred.
+
+    Attributes:
+        scales: ``[2]``, what those of frames and of a text are multiplied by.
+    """
+
+    rows: Tensor
+    scales: Tensor
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        # In float32, as models were trained with: in float64 row 4000 differs by 2e-4.
+        places = torch.arange(MAX_POSITIONS, dtype=torch.float32)[:, None]
+        even = torch.arange(0, width, 2, dtype=torch.float32)
+        angles = places * torch.exp(even * -(math.log(10_000) / width))
+        made = torch.stack([angles.sin(), angles.cos()], -1).flatten(1).double()
+        rows = (made - made.mean(1, keepdim=True)).float()
+        self.register_buffer("rows", rows, persistent=False)
+        self.register_buffer("scales", torch.ones(2))
+
+    def forward(self, x: Tensor, positions: Tensor) -> Tensor:
+        """Add those of ``positions`` ``[...]`` to vectors ``[..., D]``.
+
+        Ids from `MAX_POSITIONS` on are those of a text, counted from there.
+        """
+        scales = self.scales[positions // MAX_POSITIONS, None]
+        return (x + self.rows[positions % MAX_POSITIONS] * scales).to(x.dtype)
 
 
 def _as_kv_cache(cache: SlotCache) -> KVCache:

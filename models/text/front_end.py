@@ -1,21 +1,22 @@
 """The text front end of one model: written text to utterances of phonemes, and phonemes to ids."""
 
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from types import MappingProxyType
 from typing import Final
 
-from models.config import ModelConfig
+from models.config import ModelConfig, ReaderName
 from models.text.characters import check, described, left_out
 from models.text.errors import TextError
 from models.text.incremental.text import pieces
 from models.text.markup import MAX_PAUSE_S, parse
 from models.text.pronunciations import Entries, check_entries, pronounced
-from models.text.published.languages import reference_reader
+from models.text.published.languages import plain_reader, reference_reader
 from models.text.published.tags import name_of
-from models.text.reader import builtin_reader
+from models.text.published.vallex import parity_reader, vallex_reader
+from models.text.reader import Reader, builtin_reader
 from models.text.source import Rewritten
 from models.text.split import Utterance, split
 from models.text.ssml import refuse
@@ -27,6 +28,14 @@ MOST_WRITTEN: Final = 6
 
 MOST_TOLD: Final = 50
 """Of what is left out of a text, how much is told."""
+
+_READERS: Final[dict[ReaderName, Callable[[str], Reader]]] = {
+    "builtin": builtin_reader,
+    "espeak": reference_reader,
+    "lifeiteng": plain_reader,
+    "vall_e_x": vallex_reader,
+    "vall_e_x_reference": parity_reader,
+}
 
 _ENDS: Final = ",.!?;:—…\"')"
 
@@ -44,8 +53,12 @@ class FrontEnd:
 
     def __init__(self, config: ModelConfig) -> None:
         self._max_phonemes, self._last_marks = config.max_phonemes, config.last_marks
-        self._tokenizer = Tokenizer(config.phoneme_ids)
-        self._reader = reference_reader if config.phoneme_vocabulary else builtin_reader
+        self._config = config
+        self._tokenizer = Tokenizer(
+            config.phoneme_ids, marked=config.text_marks, longest=config.reader == "lifeiteng"
+        )
+        usual: ReaderName = "espeak" if config.phoneme_vocabulary else "builtin"
+        self._reader = _READERS[config.reader or usual]
 
     def prepared(
         self,
@@ -123,9 +136,16 @@ class FrontEnd:
         """Return how many symbols each id of `encode` stands for; BOS and EOS stand for none."""
         return self._tokenizer.lengths(phonemes)
 
-    def encode(self, phonemes: str) -> list[int]:
-        """Return the ids of an utterance's phonemes, including BOS and EOS."""
-        return self._tokenizer.encode(phonemes)
+    def encode(self, phonemes: str, language: str | None = None) -> list[int]:
+        """Return the ids of an utterance's phonemes, including BOS and EOS if the model has them.
+
+        ``language`` is that of the text, the first by default: some models have ids of each.
+        """
+        ids = self._tokenizer.encode(phonemes)
+        if language is None or not self._config.phonemes_by_language:
+            return ids
+        first = self._config.phoneme_rows * self._config.languages.index(language)
+        return [first + one for one in ids]
 
     def _closed(self, utterance: Utterance) -> Utterance:
         """Return an utterance with one of the last marks that the model knows, or a full stop."""

@@ -5,7 +5,8 @@ checkpoints store tokens and ids but no merges; these follow from the vocabulary
 merged token consists of exactly two tokens with lower ids. The built-in model has none.
 """
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Final
 
@@ -14,15 +15,28 @@ from models.config import BOS_ID, EOS_ID, UNKNOWN_ID
 _SPECIALS: Final = {"<unk>": UNKNOWN_ID, "<bos>": BOS_ID, "</eos>": EOS_ID, "<mask>": 3}
 
 
+def joined(texts: Sequence[Sequence[int]]) -> list[int]:
+    """Return the ids of several texts as those of one, with its marks if they have any."""
+    marked = any(text[:1] == [BOS_ID] for text in map(list, texts))
+    ids = [one for text in texts for one in (text[1:-1] if marked else text)]
+    return [BOS_ID, *ids, EOS_ID] if marked else ids
+
+
 class Tokenizer:
     """Phoneme strings to ids; ``symbols`` are the single code points with an id.
+
+    Of a text they stand between BOS and EOS, but if not ``marked``. The ``longest`` name that fits
+    is read, instead of merges, where names come from a table of symbols.
 
     Several tokens may share an id ("a" and "ä"); merges are defined on ids. Raises ValueError if an
     id is negative, special tokens have other ids than 0 to 3, or a token is not a merge of two
     tokens with lower ids.
     """
 
-    def __init__(self, vocabulary: Mapping[str, int]) -> None:
+    def __init__(
+        self, vocabulary: Mapping[str, int], *, marked: bool = True, longest: bool = False
+    ) -> None:
+        self._marks = ([BOS_ID], [EOS_ID]) if marked else ([], [])
         for name, number in _SPECIALS.items():
             if vocabulary.get(name, number) != number:
                 raise ValueError(f"vocabulary: {name} has id {vocabulary[name]}, expected {number}")
@@ -34,6 +48,15 @@ class Tokenizer:
         self._lengths = {_SPECIALS[name]: len(name) for name in self._specials}
         self._lengths[UNKNOWN_ID] = 1
         self.symbols = frozenset(self._ids)
+        self._names: re.Pattern[str] | None = None
+        if longest:
+            names = sorted(vocabulary, key=len, reverse=True)
+            self._names, self._ids = (
+                re.compile("|".join(map(re.escape, names)) + "|."),
+                {**vocabulary},
+            )
+            self._lengths |= {number: len(name) for name, number in vocabulary.items()}
+            return
         merged = [
             (number, name)
             for name, number in vocabulary.items()
@@ -52,7 +75,7 @@ class Tokenizer:
 
     def encode(self, phonemes: str) -> list[int]:
         """Return BOS, the ids of the string, EOS; names of special tokens are recognised."""
-        return [BOS_ID, *self._pieces(phonemes), EOS_ID]
+        return self._between(self._pieces(phonemes), *self._marks)
 
     def lengths(self, phonemes: str) -> list[int]:
         """Return how many symbols each id of `encode` stands for; BOS and EOS stand for none."""
@@ -60,9 +83,15 @@ class Tokenizer:
         for number in self._pieces(phonemes):
             lengths.append(min(self._lengths.get(number, 1), left))
             left -= lengths[-1]
-        return [0, *lengths, 0]
+        return self._between(lengths, *([0] * len(mark) for mark in self._marks))
+
+    @staticmethod
+    def _between(ids: list[int], first: list[int], last: list[int]) -> list[int]:
+        return [*first, *ids, *last]
 
     def _pieces(self, phonemes: str) -> list[int]:
+        if self._names is not None:
+            return [self._ids.get(one, UNKNOWN_ID) for one in self._names.findall(phonemes)]
         for special in self._specials:
             before, found, after = phonemes.partition(special)
             if found:

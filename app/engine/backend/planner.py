@@ -44,6 +44,10 @@ if TYPE_CHECKING:
 MOST_SPEAKERS = 8
 """Voices that one text may name: each may have to be encoded."""
 
+MAX_TRANSCRIPT = 1_000
+"""Characters of what a recording says."""
+
+_CACHED_TRANSCRIPTS = 256
 USUAL_ROWS, MORE_FEATURES = 2, 4
 """Rows, and features beside those of the model's own preset, of a job whose cost is usual."""
 
@@ -105,6 +109,8 @@ class Planner:
             names=settings.names,
         )
         self._device = device
+        # Ids of what recordings say, by the voices' keys
+        self._transcripts: dict[tuple[str | None, str], Sequence[int]] = {}
         # No step waits for a voice that is encoded, and no voice for a recording.
         self._stream, self._own_stream = new_stream(device), new_stream(device)
         self._prompts = PromptCodes(
@@ -164,7 +170,8 @@ class Planner:
             on_piece()
         job = limited(job, utterances, params.pause_s, self._frame_rate_hz, self._max_audio_s)
         text_s = perf_counter() - started_s
-        own = voice, self._prompt(voice)
+        heard = any(one.voice is None for one in utterances)
+        own = self._speaker(voice) if heard else Speaker(voice)
         return Plan(
             job,
             params,
@@ -247,8 +254,52 @@ class Planner:
         speakers: dict[str, Speaker] = {}
         for name, voice in named(utterances, lambda one: self.voices.speaker(one, owner)).items():
             check_trained(params, voice, self._config)
-            speakers[name] = voice, self._prompt(voice)
+            speakers[name] = self._speaker(voice)
         return speakers
+
+    def _speaker(self, voice: Voice) -> Speaker:
+        """Return a voice with its prompt, and what that says where the model reads it."""
+        prompt = self._prompt(voice)
+        if self._config.prompt == "segment":
+            return Speaker(voice, prompt)
+        if prompt is None:
+            if not self._config.start_token:
+                raise InvalidRequest(
+                    f"the model goes on from a recording, and the voice {voice.name!r} has none",
+                    param="voice",
+                )
+            return Speaker(voice)
+        return Speaker(voice, prompt, self._said(voice))
+
+    def _said(self, voice: Voice) -> Sequence[int]:
+        """Return the ids of what a voice's recording says."""
+        key = voice.owner, voice.key
+        if key not in self._transcripts:
+            if not (voice.transcript or "").strip():
+                raise InvalidRequest(
+                    f"the model goes on from what a recording says, and of the voice {voice.name!r}"
+                    " nobody told: upload it again with its words as `transcript`",
+                    param="voice",
+                )
+            if len(self._transcripts) >= _CACHED_TRANSCRIPTS:
+                self._transcripts.pop(next(iter(self._transcripts)))
+            self._transcripts[key] = self._transcribed(voice)
+        return self._transcripts[key]
+
+    def _transcribed(self, voice: Voice) -> Sequence[int]:
+        language = self.voices.language(voice.language)
+        try:
+            prepared = self._reader.prepared(
+                voice.transcript or "", language=language, max_chars=MAX_TRANSCRIPT
+            )
+            with closing(prepared) as pieces:
+                read = [one for one in pieces if one is not None]
+        except TextError as error:
+            raise InvalidRequest(
+                f"the transcript of the voice {voice.name!r} cannot be read: {error}", param="voice"
+            ) from error
+        phonemes = " ".join(one.phonemes for part in read for one in part.utterances)
+        return self.front_end.encode(phonemes, language)
 
     def _read(
         self,
@@ -441,6 +492,11 @@ def check_trained(params: SamplingParams, voice: Voice, config: ModelConfig) -> 
     prompted = voice.audio is not None and config.max_prompt_frames > 0
     untrained = "the model was not trained for this guidance: {} must be 1"
     unprompted = "the model hears no prompt of this voice: {} must be false"
+    if params.prompt_as_prefix and config.prompt == "response":
+        raise InvalidRequest(
+            "with this model a prompt always begins the response: prompt_as_prefix must be false",
+            param="prompt_as_prefix",
+        )
     for knob, asked, possible, reason in (
         ("cfg_strength", is_guided(params), config.has_null_condition, untrained),
         ("nar_cfg_strength", is_guided(params, "nar"), config.nar_has_null_condition, untrained),

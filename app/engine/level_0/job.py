@@ -23,6 +23,7 @@ from models.checkpoints.sources import SpeechModel
 from models.prefix_cache import NullKey, VoiceKey
 from models.stack.transformer import MAX_POSITIONS
 from models.text import FrontEnd, Utterance
+from models.text.tokenizer import joined
 
 # Generous: speech has 10 to 15 phonemes a second, so a sane utterance ends long before.
 SECONDS_A_PHONEME = 0.16
@@ -179,8 +180,9 @@ class Level0Job:
         return utterance
 
     def _inputs_of(self, utterance: Utterance) -> UtteranceInput:
-        ids, plan = self._front_end.encode(utterance.phonemes), self.plan
-        voice, prompt = plan.speakers[self._number]
+        plan, config = self.plan, self._model.config
+        ids = self._front_end.encode(utterance.phonemes, plan.language)
+        voice, prompt, said = plan.speakers[self._number]
         if utterance.voice != self._speaker:
             self._context.clear()  # of another speaker
             self._speaker = utterance.voice
@@ -192,8 +194,10 @@ class Level0Job:
             max_frames=min(
                 math.ceil(self._frames_left * utterance.rate),
                 longest(len(ids), self._frame_rate_hz),
+                (config.frames_a_symbol or sys.maxsize) * len(joined([said, ids])),
             ),
             prompt=prompt,
+            said=said,
             language=self._voice.language,
             trace=plan.job.trace,
             top_logprobs=plan.job.top_logprobs,
@@ -220,7 +224,7 @@ class Level0Job:
         if before is None or not (wanted := self.plan.params.context_utterances):
             return
         for spoken in [one for one in before.utterances if one.phonemes][-wanted:]:
-            ids = self._front_end.encode(spoken.phonemes)
+            ids = self._front_end.encode(spoken.phonemes, self.plan.language)
             yield ContextUtterance(ids, level_0_of(spoken))
 
 

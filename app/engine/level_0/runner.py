@@ -353,4 +353,5 @@ class JobBatch:
 def _max_length(config: ModelConfig, frame_rate_hz: float) -> int:
     """Return the most positions of an utterance without context."""
     symbols = config.max_phonemes + 2
-    return config.max_prompt_frames + symbols + MARKS + longest(symbols, frame_rate_hz)
+    said = symbols * (config.prompt == "response")
+    return config.max_prompt_frames + said + symbols + MARKS + longest(symbols, frame_rate_hz)

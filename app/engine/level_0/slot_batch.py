@@ -75,7 +75,7 @@ class SlotBatch(InputBatch):
 
     def _step(self, rows: Sequence[_Row]) -> tuple[Tensor, Tensor, Tensor]:
         """Return ``[R, D]``, ``[4, R]``, ``[R, head_dim]`` of each newest frame; see `_decode`."""
-        stack, device = self.model.transformer, self.model.separator.device
+        stack, device = self.model.stack(0), self.model.separator.device
         newest = torch.tensor([one.codes[-1] for one, _ in rows], device=device)
         positions = torch.tensor(
             [condition.start + len(one.codes) - 1 for one, condition in rows], device=device

@@ -202,7 +202,7 @@ class SoundJob:
             plan.lengths[number],
             lead_frames=head.lead_frames,
             with_phonemes=plan.job.timestamps == "phoneme",
-            voice=plan.speakers[number][0].name,
+            voice=plan.speakers[number].voice.name,
         )
 
     def _tell_words(self, end_s: float | None = None) -> tuple[WordTimes, ...]:

@@ -229,7 +229,7 @@ class Levels:
                 logits.append(model.nar_logits(prefix, own, level, start=first))
                 continue
             begin = prefix.response_start + first
-            hidden, _ = model.transformer.extend(
+            hidden, _ = model.stack(level).extend(
                 model.embed_response(own, level),
                 torch.arange(begin, begin + count, device=codes.device),
                 self._cache,

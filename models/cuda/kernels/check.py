@@ -11,7 +11,7 @@ from torch import Tensor
 from models.config import ModelConfig
 from models.cuda.kernels import operators
 from models.cuda.kernels.operators import NAMES, Kernels
-from models.cuda.kernels.reference import floats, in_8_bits
+from models.cuda.kernels.reference import floats, halves, in_8_bits
 from models.cuda.kernels.sharing import PAGE, PROGRAMS
 from models.cuda.lost import is_device_lost
 from samplers.ar.plain import plain_row
@@ -128,13 +128,15 @@ def inputs_of(
         for rows, kind in ((1, ""), (_ROWS, config.activation), (_MANY, config.activation)):
             x, outputs = normal(rows, config.width), config.ffn if kind else 3 * config.width
             x[1:2] = 0.0
-            weight = normal((2 if kind else 1) * outputs, config.width) * config.width**-0.5
-            yield x, weight, normal(config.width), config.norm_eps, kind
+            weight = normal(halves(kind) * outputs, config.width) * config.width**-0.5
+            bias = [normal(len(weight))] * config.block.bias
+            yield x, weight, normal(config.width), config.norm_eps, kind, *bias
 
     def add_product() -> Iterator[Given]:
         for rows in (1, _ROWS, _MANY):
             weight = normal(config.width, config.ffn) * config.ffn**-0.5
-            yield normal(rows, config.width), normal(rows, config.ffn), weight
+            bias = [normal(config.width)] * config.block.bias
+            yield normal(rows, config.width), normal(rows, config.ffn), weight, *bias
 
     def store() -> Iterator[Given]:
         angles = normal(_ROWS, 1, head_dim // 2, dtype=torch.float32)

@@ -9,7 +9,9 @@ import triton.language as tl
 from torch import Tensor
 from torch.nn import functional as F
 
+from models.cuda.kernels import reference
 from models.cuda.kernels.launch import await_others, launch
+from models.cuda.kernels.reference import halves
 from models.cuda.kernels.sharing import FEW, product_tile
 
 _BLOCK = 1024  # entries of a gate that a program computes
@@ -64,9 +66,9 @@ def gated_kernel(
 
 @triton.jit
 def product_kernel(
-    x, gain, weight, out, rows, outputs, eps, INPUTS: tl.constexpr, NORM: tl.constexpr,
-    GATE: tl.constexpr, GELU: tl.constexpr, ADD: tl.constexpr, COLUMNS: tl.constexpr,
-    STEP: tl.constexpr, EARLY: tl.constexpr,
+    x, gain, weight, bias, out, rows, outputs, eps, INPUTS: tl.constexpr, NORM: tl.constexpr,
+    GATE: tl.constexpr, GELU: tl.constexpr, RELU: tl.constexpr, BIAS: tl.constexpr,
+    ADD: tl.constexpr, COLUMNS: tl.constexpr, STEP: tl.constexpr, EARLY: tl.constexpr,
 ):  # fmt: skip
     """Compute COLUMNS outputs of all rows a program: what it reads of the weights it reads once.
 
@@ -102,41 +104,57 @@ def product_kernel(
         if NORM:
             factor = tl.rsqrt(tl.sum(squares, 0) / INPUTS + eps)
             found, up = found * factor, up * factor
+        if BIAS:
+            found += tl.load(bias + column, real, 0.0).to(tl.float32)
+            if GATE:
+                up += tl.load(bias + outputs + column, real, 0.0).to(tl.float32)
         if GATE:
             found = _gated(found, up, GELU)
+        if RELU:
+            found = tl.where(found > 0.0, found, found * 0.0)  # a NaN stays one
         target = out + row * outputs + column
         if ADD:
             found += tl.load(target, real, 0.0).to(tl.float32)
         tl.store(target, found.to(out.dtype.element_ty), real)
 
 
-def project(x: Tensor, weight: Tensor, gain: Tensor, eps: float, activation: str) -> Tensor:
+def project(
+    x: Tensor,
+    weight: Tensor,
+    gain: Tensor,
+    eps: float,
+    activation: str,
+    bias: Tensor | None = None,
+) -> Tensor:
     """As `models.cuda.kernels.reference.project`."""
-    width = len(weight) // (2 if activation else 1)
+    width = len(weight) // halves(activation)
     if len(x) <= FEW:
         out = x.new_empty(len(x), width)
-        _product(x, weight, out, gain, eps, activation)
+        _product(x, weight, out, bias, gain, eps, activation)
         return out
-    y = F.linear(norm(x, gain, eps), weight)
+    y = F.linear(norm(x, gain, eps), weight, bias)
     if not activation:
         return y
+    if activation == "relu":
+        return F.relu(y)
     out, grid = y.new_empty(len(y), width), (len(y), triton.cdiv(width, _BLOCK))
     launch(gated_kernel, grid, y, out, width, activation == "gelu", _BLOCK)
     return out
 
 
-def add_product(total: Tensor, x: Tensor, weight: Tensor) -> None:
+def add_product(total: Tensor, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> None:
     """As `models.cuda.kernels.reference.add_product`."""
     if len(x) > FEW:
-        total.addmm_(x, weight.t())
+        reference.add_product(total, x, weight, bias)
     else:
-        _product(x, weight, total)
+        _product(x, weight, total, bias)
 
 
 def _product(
     x: Tensor,
     weight: Tensor,
     out: Tensor,
+    bias: Tensor | None,
     gain: Tensor | None = None,
     eps: float = 0.0,
     activation: str = "",
@@ -146,8 +164,9 @@ def _product(
     columns, step = product_tile(inputs, outputs)
     launch(
         product_kernel, (triton.cdiv(outputs, columns),), x, x if gain is None else gain, weight,
-        out, len(x), outputs, eps, inputs, gain is not None, bool(activation),
-        activation == "gelu", gain is None, columns, step, warps=8 if step > 1024 else 4,
+        x if bias is None else bias, out, len(x), outputs, eps, inputs, gain is not None,
+        halves(activation) == 2, activation == "gelu", activation == "relu", bias is not None,
+        gain is None, columns, step, warps=8 if step > 1024 else 4,
     )  # fmt: skip
 
 

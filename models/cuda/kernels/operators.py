@@ -49,8 +49,8 @@ def _operator(name: str, result: Callable[..., object], mutates: Sequence[str] =
 norm = _operator("norm", lambda x, *_: torch.empty_like(x))
 project = _operator(
     "project",
-    lambda x, weight, _, __, activation: x.new_empty(
-        len(x), len(weight) // (2 if activation else 1)
+    lambda x, weight, _, __, activation, *___: x.new_empty(
+        len(x), len(weight) // reference.halves(activation)
     ),
 )
 add_product = _operator("add_product", lambda *_: None, ("total",))

@@ -18,28 +18,48 @@ def norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
     return F.rms_norm(x, weight.shape, weight, eps)
 
 
-def project(x: Tensor, weight: Tensor, gain: Tensor, eps: float, activation: str) -> Tensor:
+def project(
+    x: Tensor,
+    weight: Tensor,
+    gain: Tensor,
+    eps: float,
+    activation: str,
+    bias: Tensor | None = None,
+) -> Tensor:
     """Return the product of the norm of each row of ``[S, D]`` with a matrix.
 
     Args:
         weight: ``[N, D]``.
         gain: ``[D]``, the weight of the norm.
         activation: ``silu`` or ``gelu``, the exact one: of the first half of each row of the
-            product, which is multiplied by the second half. "": of none.
+            product, which is multiplied by the second half. ``relu``: of all of it. "": of none.
+        bias: ``[N]``, what is added to the product; None: nothing.
 
     Returns:
-        ``[S, N]``, or half as wide after an activation.
+        ``[S, N]``, or half as wide where a half is multiplied.
     """
-    y = F.linear(norm(x, gain, eps), weight)
+    y = F.linear(norm(x, gain, eps), weight, bias)
     if not activation:
         return y
+    if activation == "relu":
+        return F.relu(y)
     gate, up = y.chunk(2, -1)
     return (F.gelu(gate) if activation == "gelu" else F.silu(gate)) * up
 
 
-def add_product(total: Tensor, x: Tensor, weight: Tensor) -> None:
-    """Add the product of ``[S, D]`` with ``weight`` ``[N, D]`` to ``total`` ``[S, N]``."""
+def halves(activation: str) -> int:
+    """Return how many times as wide a product is as what `project` makes of it."""
+    return 1 if activation in {"", "relu"} else 2
+
+
+def add_product(total: Tensor, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> None:
+    """Add the product of ``[S, D]`` with ``weight`` ``[N, D]`` to ``total`` ``[S, N]``.
+
+    And ``bias`` ``[N]``, if there is one, to each row.
+    """
     total.addmm_(x, weight.t())
+    if bias is not None:
+        total += bias
 
 
 def store(qkv: Tensor, rotations: Tensor, keys: Tensor, values: Tensor, places: Tensor) -> Tensor:

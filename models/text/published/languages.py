@@ -10,7 +10,7 @@ Splitting at punctuation first gives the same phonemes without losses.
 import re
 import unicodedata
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
@@ -28,6 +28,7 @@ _UNUTTERED: Final = re.compile(r"[^\w]|_")
 _WIDE_MARKS: Final = "，。、！？：；（）「」『』《》"
 _SENTENCE: Final = re.compile('[。！？!?]+[」』》）)”"]*')
 _CLAUSE: Final = re.compile("[，、：；]")
+_PLAIN: Final = {ord("ˈ"): None, ord("ˌ"): None}
 _CHINESE_TONES: Final = dict(zip(map(ord, "12345"), "\u02c7\u02c9\u02ca\u02cb_", strict=True))
 
 
@@ -74,6 +75,12 @@ def reference_reader(code: str) -> Reader:
         raise TextError(f"language {code!r} is not supported; choose from {sorted(LANGUAGES)}")
     clean = clean_english if code == "en" else partial(_clean, language=language)
     return Reader(clean, partial(_phonemize, language=language), closes=language.spaced)
+
+
+def plain_reader(code: str) -> Reader:
+    """Return the reader of English for lifeiteng/vall-e: without stress."""
+    reader = reference_reader(code)
+    return replace(reader, phonemize=lambda text: reader.phonemize(text).translate(_PLAIN))
 
 
 def _clean(text: Rewritten, language: Language) -> Rewritten:

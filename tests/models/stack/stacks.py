@@ -1,5 +1,7 @@
 """A small stack of random weights, and the passes over whole sequences that any others must be."""
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -11,7 +13,7 @@ CPU = torch.device("cpu")
 CONFIG = ModelConfig(width=64, layers=3, heads=8, kv_heads=2, ffn=96, phonemes=("a",))
 
 
-def make_stack(**changes: str) -> Transformer:
+def make_stack(**changes: Any) -> Transformer:
     """Return weights large enough for attention to prefer something."""
     torch.manual_seed(0)
     stack = Transformer(CONFIG.model_copy(update=changes))

@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from models.config import ModelConfig
+from models.config import BlockSpec, ModelConfig
 from models.cuda.kernels import check, operators, reference, sharing
 from models.cuda.kernels.sharing import PAGE
 
@@ -35,6 +35,7 @@ SIZES = {
     "usual": USUAL,
     "one head each": size(3, 3, 16, activation="silu", ffn=1030),
     "many heads of one": size(8, 1, 32, norm_eps=1e-6, codes=1024),
+    "biases": size(5, 5, 12, activation="relu", ffn=70, block=BlockSpec(bias=True, ffn="plain")),
     "odd sizes": size(5, 1, 12, activation="silu", ffn=7),
 }
 
