@@ -97,7 +97,7 @@ class Valle(nn.Module):
 
         ``phoneme_ids`` include BOS and EOS, if the model has them, and what the prompt says if that
         begins the response; ``prompt`` is ``[Tp, K]`` int64 codes of the voice.
-        Raises ValueError if         the model was trained without a prompt.
+        Raises ValueError if the model was trained without a prompt.
         """
         if self.config.prompt == "response":
             return self._begun_prefix(phoneme_ids, level, prompt)
