@@ -7,7 +7,7 @@ from typing import Final
 
 import torch
 
-from app.engine.interface import Plan
+from app.engine.interface import Plan, Speaker
 from app.engine.job import USUAL_PHONEME_S
 from models.config import KvCacheDtype, ModelConfig
 from models.prefix import MARKS
@@ -87,7 +87,8 @@ def pages_of(plan: Plan, config: ModelConfig, frame_rate_hz: float) -> int:
         return 0
     symbols = max(len(one.phonemes) for one in plan.utterances)
     frames = math.ceil(MARGIN * USUAL_PHONEME_S * symbols * frame_rate_hz)
-    prompts = (len(one.said) + len(one.prompt) for one in plan.speakers if one.prompt is not None)
+    heard = [Speaker(*one) for one in plan.speakers]
+    prompts = [len(one.said) + len(one.prompt) for one in heard if one.prompt is not None]
     prompt = max(prompts, default=0)
     finer = min(plan.params.nar_levels, config.levels - 1)
     finer *= 2 if is_guided(plan.params, "nar") else 1
