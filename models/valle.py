@@ -140,7 +140,6 @@ class Valle(nn.Module):
     def _begun_prefix(self, ids: Sequence[int], level: int, prompt: Tensor | None) -> Prefix:
         """Embed a text, and the prompt as the beginning of the response."""
         config, device = self.config, self.separator.device
-        text = self.nar_phonemes if level and self.nar_stacks else self.phonemes
         given = prompt if prompt is not None and len(prompt) else None
         begins = level == 0 and config.start_token
         codes = [config.codes + 1] * begins
@@ -159,7 +158,8 @@ class Valle(nn.Module):
             1,
         )
 
-        def embed() -> Tensor:
+        def embed(level: int) -> Tensor:
+            text = self.nar_phonemes if level and self.nar_stacks else self.phonemes
             parts = [text(torch.tensor(ids, dtype=torch.int64, device=device))]
             if level == 0:
                 parts.append(self.response[0](torch.tensor(codes, device=device)))

@@ -274,7 +274,7 @@ class PagedBatch(InputBatch):
         rotations = self._passes.rotations.index_select(0, position)
         placed = Placed(rotations, stored, seen[:, None], self._pages[:rows])
         embedded = self.model.embed_response(code[:, None], 0)
-        embedded = self.model.transformer.entered(embedded, positions)
+        embedded = self.model.transformer.entered(embedded, position)
         hidden, queries = self._passes.run(embedded, placed, self.layers)
         hidden = torch.where(begins[:, None], self.first_hidden[:rows], hidden)
         if self.text_width:  # leave the attention to the text, too
