@@ -112,7 +112,8 @@ class BoundedConnection(H11Protocol):
         super().handle_websocket_upgrade(event)
 
     def _restrict_to_probes(self) -> None:
-        waiting, application = self.open.probe_only, self.app
+        waiting = self.open.probe_only
+        application = self.app
         self.header_timeout_s = min(self.header_timeout_s, _PROBE_TIMEOUT_S)
 
         async def probes_only(scope: Scope, receive: Receive, send: Send) -> None:

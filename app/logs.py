@@ -52,7 +52,9 @@ class TextLines(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the text of a record with its traceback."""
-        kept, record.exc_text = record.exc_text, None  # another handler's form of the traceback
+        # another handler's form of the traceback
+        kept = record.exc_text
+        record.exc_text = None
         try:
             return super().format(record)
         finally:
@@ -105,7 +107,8 @@ class _AcceptErrors(logging.Filter):
         if now_s < self._next_s:
             return False
         self._next_s = now_s + 1.0
-        record.msg, record.args = "no connection can be accepted: too many files are open", ()
+        record.msg = "no connection can be accepted: too many files are open"
+        record.args = ()
         record.exc_info = record.exc_text = None
         return True
 

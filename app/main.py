@@ -161,7 +161,8 @@ def create_app(settings: Settings | None = None, engine: SpeechEngine | None = N
 
 def add_state(app: FastAPI, settings: Settings) -> "SharedState | None":
     """Add limits and recent speeches; return the Redis that they share, if any."""
-    state, url = app.state, settings.state_url
+    state = app.state
+    url = settings.state_url
     limits = settings.rate_per_minute, settings.max_concurrent_per_key
     if url is None:
         state.admission = Admission(*limits)

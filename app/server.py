@@ -78,8 +78,11 @@ def _shorten_cancelled(record: logging.LogRecord) -> bool:
     if str(record.msg).startswith("Uvicorn running on"):
         return False
     if record.exc_info and isinstance(record.exc_info[1], asyncio.CancelledError):
-        record.exc_info, record.levelno, record.levelname = None, logging.WARNING, "WARNING"
-        record.msg, record.args = "a request was cancelled: the drain timeout has passed", ()
+        record.exc_info = None
+        record.levelno = logging.WARNING
+        record.levelname = "WARNING"
+        record.msg = "a request was cancelled: the drain timeout has passed"
+        record.args = ()
     return True
 
 
@@ -125,8 +128,12 @@ class DrainingServer(uvicorn.Server):
         began_s: float = 0.0,
     ) -> None:
         super().__init__(config)
-        self._when_ready, self._began_s, self._announced = when_ready, began_s, False
-        self._drain, self._why_stuck, self._port_file = drain, why_stuck, port_file
+        self._when_ready = when_ready
+        self._began_s = began_s
+        self._announced = False
+        self._drain = drain
+        self._why_stuck = why_stuck
+        self._port_file = port_file
         self.failed = False  # whether it stopped because the engine failed
         self._loop: asyncio.AbstractEventLoop | None = None
         self._draining: asyncio.Task[None] | None = None

@@ -18,7 +18,10 @@ CodeSums = Literal["inclusive", "exclusive", "none"]
 ReaderName = Literal["builtin", "espeak", "lifeiteng", "vall_e_x", "vall_e_x_reference"]
 """What turns texts into a model's phonemes: `models.text.front_end`."""
 
-UNKNOWN_ID, BOS_ID, EOS_ID = 0, 1, 2  # of phonemes; symbols follow from 3 on
+# of phonemes; symbols follow from 3 on
+UNKNOWN_ID = 0
+BOS_ID = 1
+EOS_ID = 2
 LENGTH_TOKENS = 11  # of length prediction: ten digits and the stop token
 
 

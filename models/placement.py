@@ -34,7 +34,9 @@ class Residence:
     def __init__(
         self, modules: Sequence[nn.Module], device: torch.device, away: torch.device
     ) -> None:
-        self._modules, self._device, self._away = modules, device, away
+        self._modules = modules
+        self._device = device
+        self._away = away
         self._moving = threading.Lock()
         self.at_home = True  # whether they are on the device
 

@@ -64,7 +64,8 @@ class PrefixCache:
         max_bytes: int = DEFAULT_MAX_BYTES,
         new_cache: Callable[[int, int], SlotCache] | None = None,
     ) -> None:
-        self._model, self._max_bytes = model, max_bytes
+        self._model = model
+        self._max_bytes = max_bytes
         self.new_cache = new_cache or model.new_cache
         self._entries: OrderedDict[tuple[Hashable, int, int], SlotCache] = OrderedDict()
         self._pins: Counter[Hashable] = Counter()

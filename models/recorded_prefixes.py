@@ -64,7 +64,8 @@ def padded_lengths(config: ModelConfig, *, level_0: bool) -> dict[bool, list[int
         # Of level 0 a prompt takes few operators, which are not worth recordings without them.
         return {prompted: [*PIECES]} | ({} if level_0 else {False: [*PIECES]})
     # Positions of one block, a text or all that is before it, see each other.
-    text, prompt = config.max_phonemes + 2 + MARKS, config.max_prompt_frames + MARKS
+    text = config.max_phonemes + 2 + MARKS
+    prompt = config.max_prompt_frames + MARKS
     found = {False: [text / 4, text / 2, text]} | ({True: [prompt]} if prompted else {})
     return {
         kind: [math.ceil(one / _ALIGNED) * _ALIGNED for one in lengths]
@@ -93,13 +94,17 @@ class RecordedPrefixes:
         positions: int | None = None,
         layers: Sequence[int] = (),
     ) -> None:
-        config, weight = model.config, model.separator
-        self._model, self._levels, self._layers = model, [*levels], layers
+        config = model.config
+        weight = model.separator
+        self._model = model
+        self._levels = [*levels]
+        self._layers = layers
         self._passes = model.transformer.paged(pool)
         self._lengths = padded_lengths(config, level_0=0 in levels)
         mask = config.text_mask if 0 in levels else config.nar_mask
         self._causal = mask == "causal"
-        most, rows = max(chain(*self._lengths.values())), len(self._levels)
+        most = max(chain(*self._lengths.values()))
+        rows = len(self._levels)
         positions = positions or config.max_prompt_frames + config.max_phonemes + 2 + MARKS
         ends = np.cumsum([1, 1, *[most] * 3, math.ceil(positions / PAGE), 2 * _COPIES]).tolist()
         self._parts = _Parts(*(slice(*both) for both in pairwise([0, *ends])))
@@ -145,7 +150,8 @@ class RecordedPrefixes:
             batches.setdefault(alike, []).append(at)
         found: list[list[Callable[[], ReadPositions]]] = [[] for _ in prefixes]
         for (with_prompt, count, prompted, _), batch in batches.items():
-            most, own = self._lengths[with_prompt][-1], [prefixes[at] for at in batch]
+            most = self._lengths[with_prompt][-1]
+            own = [prefixes[at] for at in batch]
             if not self._causal and _cuts_a_block(own[0], most):
                 if 0 not in self._levels:
                     raise ValueError(f"{count} positions that see each other, at most {most}")
@@ -176,7 +182,9 @@ class RecordedPrefixes:
         places: Sequence[tuple[SlotCache, int]],
     ) -> Sequence[int]:
         """Read prefixes of one length, which a recording has, of different levels; return rows."""
-        host, parts, count = self._idle.copy(), self._parts, len(prefixes[0])
+        host = self._idle.copy()
+        parts = self._parts
+        count = len(prefixes[0])
         copies = np.full((_COPIES * len(host), 2), self._passes.pool.padding)
         due: list[tuple[int, int]] = []
         paged = [(cache, slot) for cache, slot in places if isinstance(cache, PagedCache)]
@@ -191,7 +199,8 @@ class RecordedPrefixes:
         for row, one, (cache, slot) in zip(rows, prefixes, paged, strict=True):
             pages = cache.pages(slot)
             own = host[row]
-            own[parts.held], own[parts.new] = cache.lengths[slot], count
+            own[parts.held] = cache.lengths[slot]
+            own[parts.new] = count
             own[parts.symbols][:count], own[parts.positions][:count] = one.numbers[:2]
             own[parts.reach][:count] = self._reach(one)
             own[parts.pages][: len(pages)] = pages
@@ -211,13 +220,18 @@ class RecordedPrefixes:
 
     def _function(self, length: int, *, with_prompt: bool) -> Play:
         """Return what reads up to so many positions of each level, to be recorded."""
-        model, passes, parts, table = self._model, self._passes, self._parts, self._table
-        rows, by_page = len(table), passes.pool.by_page
+        model = self._model
+        passes = self._passes
+        parts = self._parts
+        table = self._table
+        rows = len(table)
+        by_page = passes.pool.by_page
 
         def read() -> None:
             copies = table[:, parts.copies].reshape(-1, 2)
             by_page.index_copy_(1, copies[:, 1], by_page.index_select(1, copies[:, 0]))
-            symbols, counts = table[:, parts.symbols][:, :length], table[:, parts.new][:, 0]
+            symbols = table[:, parts.symbols][:, :length]
+            counts = table[:, parts.new][:, 0]
             if with_prompt:
                 x = torch.cat([
                     torch.cat([self._symbols, model.embed_prompt(self._prompt, level)])[one]

@@ -35,8 +35,11 @@ class Valle(nn.Module):
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         self.config = config
-        width, codes, levels = config.width, config.codes, config.levels
-        nar, marked = config.nar, "level" in config.segments
+        width = config.width
+        codes = config.codes
+        levels = config.levels
+        nar = config.nar
+        marked = "level" in config.segments
         texts = len(config.languages) if config.phonemes_by_language else 1
         self.phonemes = nn.Embedding(texts * config.phoneme_rows, width)
         languages = config.language_rows or len(config.languages)
@@ -101,7 +104,8 @@ class Valle(nn.Module):
         """
         if self.config.prompt == "response":
             return self._begun_prefix(phoneme_ids, level, prompt)
-        device, language = self.separator.device, min(language, self.languages.num_embeddings - 1)
+        device = self.separator.device
+        language = min(language, self.languages.num_embeddings - 1)
         first_language = 1 + self.config.levels
         first_phoneme = first_language + self.languages.num_embeddings
         segments: dict[str, tuple[Iterable[int], Callable[[int], Tensor]]] = {
@@ -123,7 +127,8 @@ class Valle(nn.Module):
             symbols = [*segments[name][0], 0]
             parts.append([symbols, range(len(symbols)), [int(name == "phn")] * len(symbols)])
         numbers = np.concatenate(parts, 1)
-        before_text, total = int(numbers[2].argmax()), numbers.shape[1]
+        before_text = int(numbers[2].argmax())
+        total = numbers.shape[1]
         if self.config.unified_positions:
             numbers[1] = range(total)
 
@@ -139,7 +144,8 @@ class Valle(nn.Module):
 
     def _begun_prefix(self, ids: Sequence[int], level: int, prompt: Tensor | None) -> Prefix:
         """Embed a text, and the prompt as the beginning of the response."""
-        config, device = self.config, self.separator.device
+        config = self.config
+        device = self.separator.device
         given = prompt if prompt is not None and len(prompt) else None
         begins = level == 0 and config.start_token
         codes = [config.codes + 1] * begins
@@ -215,7 +221,8 @@ class Valle(nn.Module):
 
         ``start`` is the position id of the first.
         """
-        positions, device = np.arange(start, start + len(codes)), self.separator.device
+        positions = np.arange(start, start + len(codes))
+        device = self.separator.device
         in_turn = self.config.text_mask == "full"
         blocks = 1 + positions if in_turn else 2 + positions // self.config.block_frames
         numbers = np.stack([self._first_frame + codes.numpy(), positions, blocks])
@@ -273,7 +280,8 @@ class Valle(nn.Module):
 
     def logits(self, hidden: Tensor, level: int) -> Tensor:
         """Return the logits ``[..., V]`` float32 of hidden states; level 0's end with the stop."""
-        head, hidden = self.heads[level], _widened(hidden)
+        head = self.heads[level]
+        hidden = _widened(hidden)
         if hidden.ndim == 2:
             return self._head_batching(level).run(head, hidden).float()
         return head(hidden).float()

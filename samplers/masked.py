@@ -84,7 +84,8 @@ def sample_masked(
 
 
 def _truncated(scores: Tensor, params: SamplingParams) -> Tensor:
-    top_k, top_p = params.nar_len_top_k, params.nar_len_top_p
+    top_k = params.nar_len_top_k
+    top_p = params.nar_len_top_p
     top = top_k if top_k > 0 else scores.shape[-1], top_p if top_p < 1 else math.inf
     k, p = (torch.full((len(scores), 1), one, device=scores.device) for one in top)
     least = torch.full_like(p, log_min_p(params.nar_len_min_p))

@@ -66,7 +66,8 @@ def log_min_p(min_p: float) -> float:
 
 def kind_of(params: SamplingParams, level: int) -> NarKind:
     """Return what a level of an utterance needs."""
-    warm, mean = _temperature(params, level) > 0, params.nar_decision == "mean"
+    warm = _temperature(params, level) > 0
+    mean = params.nar_decision == "mean"
     filtered = warm or mean
     sorts = filtered and (params.nar_top_k > 0 or params.nar_top_p < 1)
     return NarKind(warm, mean and not warm, sorts, filtered and params.nar_min_p > 0)
@@ -132,7 +133,8 @@ def truncate(scores: Tensor, top: tuple[Tensor, Tensor] | None, least: Tensor | 
     if top is not None:
         ordered = filters.descending(scores)
         floor = filters.top_k_floor(ordered, top[0])
-        scores, ordered = filters.keep_from(scores, floor), filters.keep_from(ordered, floor)
+        scores = filters.keep_from(scores, floor)
+        ordered = filters.keep_from(ordered, floor)
         scores = filters.keep_from(scores, filters.top_p_floor(ordered, top[1]))
     if least is not None:
         scores = filters.keep_from(scores, scores.amax(-1, keepdim=True) + least)

@@ -61,7 +61,9 @@ class _Drawing(LogitsProcessor):
     """Draws a token a row, and leaves it alone for `generate` to choose."""
 
     def __init__(self, params: SamplingParams, stop_token: int, max_new_tokens: int) -> None:
-        self._params, self._stop_token, self._limit = params, stop_token, max_new_tokens
+        self._params = params
+        self._stop_token = stop_token
+        self._limit = max_new_tokens
         self._length = -1
         self._sampler: ArSampler | None = None
 
@@ -144,7 +146,8 @@ class _CachedRows:
     def __init__(
         self, model: Any, prompts: Sequence[Tensor], *, attends: bool, goes_back: bool
     ) -> None:
-        self._model, self._attends = model, attends
+        self._model = model
+        self._attends = attends
         self._windows = _windows(model) if goes_back else {}
         self._cache = DynamicCache() if self._windows else DynamicCache(config=model.config)
         longest = max(map(len, prompts))

@@ -20,11 +20,14 @@ def main() -> int:
         with build_opener(ProxyHandler({})).open(
             f"http://127.0.0.1:{port}/ready", timeout=_TIMEOUT_S
         ):
-            said, status = "ready", 0
+            said = "ready"
+            status = 0
     except HTTPError as error:
-        said, status = str(json.load(error)["error"]["message"]), 1
+        said = str(json.load(error)["error"]["message"])
+        status = 1
     except OSError as error:  # no port yet, or nobody answers
-        said, status = f"no answer: {error}", 1
+        said = f"no answer: {error}"
+        status = 1
     sys.stdout.write(f"{said}\n")
     return status
 

@@ -242,12 +242,16 @@ async def _client_left(_: Request, error: Exception) -> Response:
 
 async def _http_error(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)
-    status, headers = error.status_code, error.headers
+    status = error.status_code
+    headers = error.headers
     message = str(error.detail)
     if status in {404, 405}:
-        path, routes = request.url.path, request.app.routes
+        path = request.url.path
+        routes = request.app.routes
         if status == 405 and path in paths.ELSEWHERE:  # another path has a parameter in its place
-            status, headers, message = 404, None, "not found"
+            status = 404
+            headers = None
+            message = "not found"
         message = f"{request.method} {_shown(path)}: {message.lower()}"
         if status == 405:
             methods = ", ".join(paths.allowed(routes, path))
@@ -267,7 +271,8 @@ def _field(problem: Mapping[str, Any]) -> str:
 
 
 def _sentence(problem: Mapping[str, Any], guesses: Iterator[int]) -> str:
-    field, message = _field(problem), str(problem["msg"]).removeprefix("Value error, ")
+    field = _field(problem)
+    message = str(problem["msg"]).removeprefix("Value error, ")
     if problem["type"] == "extra_forbidden":
         near = []
         if len(field) <= _SHOWN_CHARS and next(guesses) < _GUESSED:

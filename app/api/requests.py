@@ -64,7 +64,8 @@ def sized_json(raw: bytes | str) -> Any:
     sent = from_json(raw)
     if isinstance(sent, dict) and len(sent) > MAX_FIELDS:
         raise InvalidRequest(f"the body has {len(sent)} fields, the limit is {MAX_FIELDS}")
-    values, inner = 0, [sent]
+    values = 0
+    inner = [sent]
     while inner and values <= MAX_VALUES:
         one = inner.pop()
         values += len(one) if isinstance(one, dict | list) else 0

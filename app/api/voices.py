@@ -266,7 +266,8 @@ async def add_voice(
     with upload_place(request):
         max_bytes: int = request.app.state.settings.max_upload_bytes
         sent, content = await read_voice_form(request, max_bytes, kind, file_fields)
-        form, voices = ours(sent), engine.voices
+        form = ours(sent)
+        voices = engine.voices
         fields = form.model_dump(include=set(VoiceCard.model_fields), exclude={"language"})
         card = VoiceCard(language=form.language or "", **fields)
         owner = request.state.owner
@@ -279,7 +280,8 @@ async def add_voice(
 @voices_router.get("/v1/audio/voices", responses=NOT_READY)
 async def list_voices(request: Request, engine: EngineDep) -> VoiceList:
     """List the voices: built-in, uploaded for everybody or with this key, and OpenAI's names."""
-    owner, default = request.state.owner, engine.voices.default
+    owner = request.state.owner
+    default = engine.voices.default
     named = await asyncio.to_thread(engine.voices.named, owner)
     damaged = await asyncio.to_thread(engine.voices.damaged, owner)
     items = [
@@ -297,7 +299,8 @@ async def list_voices(request: Request, engine: EngineDep) -> VoiceList:
 @voices_router.get("/v1/audio/voices/{id}", responses=_NOT_FOUND | NOT_READY)
 async def get_voice(request: Request, name: VoiceName, engine: EngineDep) -> VoiceDetail:
     """Describe a voice."""
-    voices, owner = engine.voices, request.state.owner
+    voices = engine.voices
+    owner = request.state.owner
     voice = await asyncio.to_thread(voices.find, name, owner)
     return VoiceDetail.of(voice, owner, voices.prompt_s)
 

@@ -41,7 +41,8 @@ class Leveller:
         self, target_lufs: float, sample_rate_hz: int, likely_lufs: float | None = None
     ) -> None:
         self._likely_lufs = likely_lufs
-        self._target_lufs, self._rate_hz = target_lufs, sample_rate_hz
+        self._target_lufs = target_lufs
+        self._rate_hz = sample_rate_hz
         self._hop = round(_BLOCK_S * sample_rate_hz)
         self._measured = np.zeros(0, np.float32)  # the samples to measure, at most 10 s
         self._held = np.zeros(0, np.float32)  # samples that wait for the first gain
@@ -87,7 +88,8 @@ class Leveller:
             return self._held[:0]
         self._gain_db = wanted_db if self._gain_db is None else self._gain_db
         self._next_db = wanted_db
-        held, self._held = self._held, self._held[:0]
+        held = self._held
+        self._held = self._held[:0]
         return apply_gain(held, wanted_db)
 
     def _wanted_db(self, samples: Samples) -> float | None:

@@ -135,8 +135,10 @@ class _LibavEncoder:
         stream.codec_context.layout = "mono"
         if settings.bit_rate is not None:
             stream.codec_context.bit_rate = settings.bit_rate
-        self._settings, self._stream = settings, stream
-        self._rate_hz, self._samples = sample_rate_hz, 0
+        self._settings = settings
+        self._stream = stream
+        self._rate_hz = sample_rate_hz
+        self._samples = 0
 
     def push(self, samples: Samples) -> bytes:
         if len(samples):
@@ -144,7 +146,8 @@ class _LibavEncoder:
 
             frame = AudioFrame.from_ndarray(int16(samples)[None], format="s16", layout="mono")
             frame.sample_rate = self._rate_hz
-            frame.pts, frame.time_base = self._samples, Fraction(1, self._rate_hz)
+            frame.pts = self._samples
+            frame.time_base = Fraction(1, self._rate_hz)
             self._samples += len(samples)
             self._muxer.mux(self._stream.encode(frame))
         return self._file.take() if isinstance(self._file, _WriteBuffer) else b""
@@ -201,11 +204,13 @@ class _RawFile:
         self._head = head
 
     def push(self, samples: Samples) -> bytes:
-        head, self._head = self._head, b""
+        head = self._head
+        self._head = b""
         return head + pcm(samples)
 
     def close(self) -> bytes:
-        head, self._head = self._head, b""
+        head = self._head
+        self._head = b""
         return head
 
 
@@ -234,7 +239,8 @@ class _WholeLeveller:
     """Brings a whole speech to a loudness, all of it by one gain: held until it is measured."""
 
     def __init__(self, target_lufs: float, sample_rate_hz: int) -> None:
-        self._target_lufs, self._rate_hz = target_lufs, sample_rate_hz
+        self._target_lufs = target_lufs
+        self._rate_hz = sample_rate_hz
         self._held = [np.zeros(0, np.float32)]
 
     def push(self, samples: Samples) -> Samples:
@@ -356,7 +362,8 @@ class Renderer:
         whole: bool = False,
     ) -> None:
         self._pool, self._client = steps
-        self._model_rate_hz, self._rate_hz = sample_rate_hz, output.rate_hz(sample_rate_hz)
+        self._model_rate_hz = sample_rate_hz
+        self._rate_hz = output.rate_hz(sample_rate_hz)
         self._delivery = Delivery(output, sample_rate_hz, likely_lufs, whole=whole)
         self._container = open_container(output.form, self._rate_hz, whole=whole)
         plain = output.speed == 1 and output.loudness_lufs is None
@@ -376,7 +383,8 @@ class Renderer:
 
     async def close(self) -> bytes:
         """Return the remaining bytes; nothing may be pushed after."""
-        left, parts = map(self._written, self._delivery.close()), list[bytes]()
+        left = map(self._written, self._delivery.close())
+        parts = list[bytes]()
         while (part := await self._run(partial(next, left, None))) is not None:
             parts.append(part)
         return b"".join([*parts, await self._run(self._container.close)])

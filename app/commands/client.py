@@ -55,7 +55,8 @@ class ServerOptions(BaseModel):
 
         Raises CommandError if the server does not answer, CommandFailed if the connection broke.
         """
-        url, key = self.url, self.key
+        url = self.url
+        key = self.key
         if url is None:
             async with open_service(**settings) as (client, _):
                 yield client

@@ -44,7 +44,8 @@ class CommandFlags:
     """
 
     def __init__(self, command: Any, arguments: Sequence[str]) -> None:
-        self.arguments, self.flags = [*arguments], list[str]()
+        self.arguments = [*arguments]
+        self.flags = list[str]()
         self._shown: Sequence[str] = getattr(command, "shown", ())
         self._told: Mapping[str, str] = getattr(command, "told", {})
         defaults: Callable[[Sequence[str]], Mapping[str, Any]] = getattr(
@@ -56,7 +57,8 @@ class CommandFlags:
         self._known = [*dict.fromkeys(self._groups.values())]
         self._sections: dict[str, Any] = {}  # of help, by the groups that are asked for
         if self._groups and KNOBS in arguments:
-            place, known = arguments.index(KNOBS), ", ".join(self._known)
+            place = arguments.index(KNOBS)
+            known = ", ".join(self._known)
             for name in (wanted := arguments[place + 1 :]):
                 if name not in self._known:
                     raise CommandError(

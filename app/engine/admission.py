@@ -35,7 +35,8 @@ class Places:
     """A pool of places, of which each client has at most its share. One thread only."""
 
     def __init__(self, limit: int) -> None:
-        self.limit, self.taken = limit, 0
+        self.limit = limit
+        self.taken = 0
         self._of: Counter[str] = Counter()
 
     def free(self, client: str, places: int = 1) -> bool:

@@ -17,14 +17,17 @@ SHARE: Final = 0.8
 """Of the measured speed, what admission counts on: each further stream costs a little more, and
 audio comes in chunks."""
 
-SHORT_S, LONG_S = 6.0, 60.0
+SHORT_S = 6.0
+LONG_S = 60.0
 """Time constants of the two moving averages of a cost, in seconds of audio. The larger average
 counts: a machine that became slower is noticed at once, a faster one only after a while."""
 
-SHORT_STEPS, LONG_STEPS = 100.0, 5000.0
+SHORT_STEPS = 100.0
+LONG_STEPS = 5000.0
 """The same of the time of a step of level 0, in steps."""
 
-CHUNK_DECAY, JOB_DECAY = 0.98, 0.995
+CHUNK_DECAY = 0.98
+JOB_DECAY = 0.995
 """What a peak keeps at each further measurement: of work on chunks, and once a job."""
 JOB_GROWTH: Final = 3.0
 """At most how many times as high a peak becomes by one job: one may be stopped by a debugger."""
@@ -71,8 +74,10 @@ class Peak:
     """The maximum of some durations, which decays with each further one and with time."""
 
     def __init__(self, decay: float, growth: float = math.inf) -> None:
-        self._decay, self._growth = decay, growth
-        self.seconds, self._at_s = 0.0, 0.0
+        self._decay = decay
+        self._growth = growth
+        self.seconds = 0.0
+        self._at_s = 0.0
 
     def note(self, seconds: float) -> None:
         """Count a duration."""
@@ -81,7 +86,8 @@ class Peak:
             seconds = min(seconds, self._growth * self.seconds)
             kept = self._decay * math.exp((self._at_s - now_s) / PEAK_S)
             seconds = max(seconds, kept * self.seconds)
-        self.seconds, self._at_s = seconds, now_s
+        self.seconds = seconds
+        self._at_s = now_s
 
 
 class _Costs:
@@ -106,7 +112,8 @@ class Capacity:
 
     def __init__(self, throttle_s: float = 0.0) -> None:
         self._throttle_s = throttle_s
-        self._lately, self._alone = _Costs(), _Costs()
+        self._lately = _Costs()
+        self._alone = _Costs()
         self.alone = True  # whether at most one speech is in work
         self._idle_since_s: float | None = None
         self._phoneme_s = USUAL_PHONEME_S
@@ -114,7 +121,8 @@ class Capacity:
     def begin(self, others: int) -> None:
         """Note that a speech begins beside so many others."""
         self._rest()
-        self.alone, self._idle_since_s = not others, None
+        self.alone = not others
+        self._idle_since_s = None
 
     def end(self, left: int) -> None:
         """Note that a speech has ended, and so many are left."""

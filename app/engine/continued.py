@@ -29,7 +29,8 @@ class JobChain:
     """
 
     def __init__(self, job: SpeechJob) -> None:
-        self._job, self._codes_sha256 = job, hashlib.sha256()
+        self._job = job
+        self._codes_sha256 = hashlib.sha256()
         self._added = 0
         self.result: SpeechResult | None = None  # of all jobs so far, as one; None before the first
         self.exhausted = False  # whether the last job spoke nothing: `max_duration_s` is used up
@@ -103,8 +104,10 @@ class GrowingSpeech(AsyncIterator[AudioChunk]):
     def __init__(
         self, engine: SpeechEngine, job: SpeechJob, *, max_text_chars: int, busy_timeout_s: float
     ) -> None:
-        self._engine, self._chain = engine, JobChain(job)
-        self._max_text_chars, self._busy_timeout_s = max_text_chars, busy_timeout_s
+        self._engine = engine
+        self._chain = JobChain(job)
+        self._max_text_chars = max_text_chars
+        self._busy_timeout_s = busy_timeout_s
         self.text = ""
         self.plan: Plan | None = None  # of the first sentence; None before it was read
         self.phonemes = 0
@@ -198,7 +201,8 @@ class GrowingSpeech(AsyncIterator[AudioChunk]):
 
     async def _submit(self, piece: str) -> SpeechStream:
         """Submit a sentence."""
-        job, ends_s = self._chain.next_job(piece), monotonic() + self._busy_timeout_s
+        job = self._chain.next_job(piece)
+        ends_s = monotonic() + self._busy_timeout_s
         while True:
             try:
                 return self._engine.submit(job)

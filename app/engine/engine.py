@@ -61,7 +61,9 @@ class SpeechEngine:
     """Runs jobs side by side, on one loaded model, that ``load`` returns in a worker."""
 
     def __init__(self, load: Callable[[], Backend], settings: "Settings") -> None:
-        self._load, self._settings, self.metrics = load, settings, EngineMetrics()
+        self._load = load
+        self._settings = settings
+        self.metrics = EngineMetrics()
         slots = settings.slots
         self._outcomes = Outcomes(self.metrics)
         self._queue = JobQueue(settings.max_queue)
@@ -85,7 +87,8 @@ class SpeechEngine:
         self._golden: GoldenResult | None = None  # of `Backend.check_golden`; None before
         self._on_failed: Callable[[], None] = lambda: None
         self._changing = threading.Lock()  # held while the state changes
-        self._warming, self._cold = threading.Lock(), {"level 0", "sound"}
+        self._warming = threading.Lock()
+        self._cold = {"level 0", "sound"}
         self._began_s = monotonic()
         self._thread = threading.Thread(target=self._work, name="speech-level-0", daemon=True)
         self.metrics.queued.set_function(lambda: len(self._queue))
@@ -94,7 +97,8 @@ class SpeechEngine:
     @property
     def status(self) -> EngineStatus:
         """The state of the engine now."""
-        state, slots = self._state, self._settings.slots
+        state = self._state
+        slots = self._settings.slots
         now_s = monotonic()
         beats_s = {
             "level_0": now_s - self._scheduler.beat_s,
@@ -403,5 +407,6 @@ class SpeechEngine:
             self._queue.free_rows = self._settings.slots
             self._scheduler.beat_s = self._sound_worker.beat_s = monotonic()
             if self._enter("ready"):
-                info, took_s = backend.info, monotonic() - self._began_s
+                info = backend.info
+                took_s = monotonic() - self._began_s
                 log.info("ready: %s on %s in %.1f s", info.name, info.device, took_s)

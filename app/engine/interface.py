@@ -61,7 +61,7 @@ class FirstChunk:
     before_s: float  # seconds of audio of the chunks before it, the first one's included
 
 
-class Speaker(NamedTuple):
+class PromptedVoice(NamedTuple):
     """A voice as a model hears it."""
 
     voice: Voice
@@ -88,7 +88,9 @@ class Plan:
     words: tuple[tuple[WordSpan, ...], ...] = ()
     # Of each utterance, how many symbols each phoneme id stands for; likewise.
     lengths: tuple[Sequence[int], ...] = ()
-    speakers: tuple[Speaker, ...] = ()  # of each utterance: that voice, or one that the text names
+    speakers: tuple[
+        PromptedVoice, ...
+    ] = ()  # of each utterance: that voice, or one that the text names
     left_out: tuple[str, ...] = ()  # of the text, as it was written: nothing is spoken for it
     made_by: MadeBy | None = None
     pages: int = 0  # of keys and values that it takes at most, where they lie in pages

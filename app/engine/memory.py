@@ -7,7 +7,7 @@ from typing import Final
 
 import torch
 
-from app.engine.interface import Plan, Speaker
+from app.engine.interface import Plan, PromptedVoice
 from app.engine.job import USUAL_PHONEME_S
 from models.config import KvCacheDtype, ModelConfig
 from models.prefix import MARKS
@@ -43,7 +43,8 @@ def prefix_bytes(config: ModelConfig, pool_bytes: int) -> tuple[int, int]:
 
 def make_pool(model: Valle, size: int, dtype: KvCacheDtype = "auto") -> PagePool:
     """Return a pool of at most ``size`` bytes for keys and values, of the weights' type or int8."""
-    config, weight = model.config, model.separator
+    config = model.config
+    weight = model.separator
     held = torch.int8 if dtype == "int8" else weight.dtype
     page = page_bytes_of(config, held)
     return PagePool(config, size // page - 1, dtype=held, device=weight.device)
@@ -53,7 +54,9 @@ class Memory:
     """The one pool of a loaded model, of ``size`` bytes, made when first asked for. Any thread."""
 
     def __init__(self, model: Valle, size: int, dtype: KvCacheDtype = "auto") -> None:
-        self._model, self.size, self._dtype = model, size, dtype
+        self._model = model
+        self.size = size
+        self._dtype = dtype
         self._making = threading.Lock()
         self.held: PagePool | None = None
 
@@ -87,7 +90,7 @@ def pages_of(plan: Plan, config: ModelConfig, frame_rate_hz: float) -> int:
         return 0
     symbols = max(len(one.phonemes) for one in plan.utterances)
     frames = math.ceil(MARGIN * USUAL_PHONEME_S * symbols * frame_rate_hz)
-    heard = [Speaker(*one) for one in plan.speakers]
+    heard = [PromptedVoice(*one) for one in plan.speakers]
     prompts = [len(one.said) + len(one.prompt) for one in heard if one.prompt is not None]
     prompt = max(prompts, default=0)
     finer = min(plan.params.nar_levels, config.levels - 1)

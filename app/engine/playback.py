@@ -11,7 +11,8 @@ from time import monotonic
 LEAST_LEFT_S = 0.5
 """Seconds of audio assumed to be left of a job that is longer than expected."""
 
-WHOLE_AFTER_S, WHOLE_SLOWER = 1.0, 4.0
+WHOLE_AFTER_S = 1.0
+WHOLE_SLOWER = 4.0
 """When the playback of a speech that is sent whole is assumed to begin, and how much slower than
 its audio it is assumed to be."""
 
@@ -23,7 +24,8 @@ class Playback:
     """
 
     def __init__(self, submitted_s: float, *, played: bool = True) -> None:
-        self.submitted_s, self.played = submitted_s, played
+        self.submitted_s = submitted_s
+        self.played = played
         self.gives_way = not played  # to those that are promised to be made in time
         self.first_s: float | None = None  # when the playback began
         self.audio_s = 0.0

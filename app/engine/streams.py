@@ -44,7 +44,8 @@ def keeps_up(streams: Sequence[Stream], speed: float) -> bool:
     playing = 0.0  # weights of the streams that have used up their lead and have not ended
     for time_s, change, ending in sorted(begins + ends):
         due_s += playing * (time_s - at_s)
-        at_s, playing = time_s, playing + change
+        at_s = time_s
+        playing = playing + change
         if ending and due_s > speed * time_s * (1 + 1e-9):
             return False
     return True
@@ -83,14 +84,16 @@ def may_begin(
 
 def promised(streams: Sequence[Stream], speed: float, blocking_s: float = 0.0) -> list[bool]:
     """Return of each of some streams, the oldest first, whether it is made in time."""
-    earlier, ranked = Counter[str](), list[tuple[int, bool, int]]()
+    earlier = Counter[str]()
+    ranked = list[tuple[int, bool, int]]()
     for place, one in enumerate(streams):
         if not one.slow:
             ranked.append((earlier[one.client], not one.plays, place))
         earlier[one.client] += 1
     chosen: dict[int, Stream] = {}
     for *_, place in sorted(ranked):
-        one, others = streams[place], list(chosen.values())
+        one = streams[place]
+        others = list(chosen.values())
         room = keeps_up([*others, one], speed)
         if room and (one.begun or fits(others, one, speed, blocking_s)):
             chosen[place] = one
@@ -102,7 +105,8 @@ def least_lead_s(others: Sequence[Stream], one: Stream, speed: float) -> float:
 
     ``one`` has no lead, and all of its audio is left.
     """
-    least_s, most_s = 0.0, one.left_s
+    least_s = 0.0
+    most_s = one.left_s
     for _ in range(_STEPS):
         lead_s = (least_s + most_s) / 2
         begun = Stream(lead_s, one.left_s - lead_s, weight=one.weight)

@@ -66,7 +66,8 @@ class UtteranceInput:
     @classmethod
     def known(cls, spoken: SpokenUtterance) -> Self:
         """Return an utterance of which all codes are known, and no text."""
-        params, frames = SamplingParams(nar_levels=0), len(spoken.codes)
+        params = SamplingParams(nar_levels=0)
+        frames = len(spoken.codes)
         return cls([BOS_ID, EOS_ID], params, 0, 0, frames, kept=spoken.kept(frames))
 
     @property
@@ -160,7 +161,8 @@ class Level0Utterance:
 
     def fail(self, error: GenerationFailed) -> None:
         """End it with an error."""
-        self.finish_reason, self.error = "error", error
+        self.finish_reason = "error"
+        self.error = error
 
 
 class KnownUtterance(Level0Utterance):
@@ -169,11 +171,13 @@ class KnownUtterance(Level0Utterance):
     def __init__(
         self, reason: FinishReason, kept: SpokenUtterance | None = None, *, traced: bool = False
     ) -> None:
-        self.finish_reason, self.trace = reason, {} if traced else None
+        self.finish_reason = reason
+        self.trace = {} if traced else None
         self._codes = torch.zeros(0, dtype=torch.int64)
         if kept is not None:
             self._codes = level_0_of(kept)
-            self.backtracks, self.memory = kept.backtracks, kept.memory
+            self.backtracks = kept.backtracks
+            self.memory = kept.memory
 
     def level_0(self, start: int = 0, end: int | None = None) -> Tensor:
         """Return the frames; see `Level0Utterance`."""

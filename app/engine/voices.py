@@ -63,9 +63,11 @@ class Voices:
         languages: tuple[str, ...] = ("en",),
         names: Mapping[str, str] | None = None,
     ) -> None:
-        self.builtin, self.prompt_s = builtin, prompt_s
+        self.builtin = builtin
+        self.prompt_s = prompt_s
         self._names = names or {}
-        self._store, self._languages = store, languages
+        self._store = store
+        self._languages = languages
 
     def __iter__(self) -> Iterator[Voice]:
         """Iterate over the voices that everybody can use."""

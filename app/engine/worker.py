@@ -76,14 +76,18 @@ class Worker:
     def __init__(
         self, name: str, table: str, *, nice: int = 0, limits: Limits | None = None
     ) -> None:
-        self.name, self._table, self._nice = name, table, nice
+        self.name = name
+        self._table = table
+        self._nice = nice
         self.limits = limits or Limits()
         self._loads: tuple[object, ...] = ()
         self.keys = count()  # of calls
         # Digests of calls that are not made again -> how each ended the process
         self.refused: OrderedDict[bytes, WorkerLost] = OrderedDict()
         self.generation = 0  # how many times it was started
-        self._is_ready, self._lost, self._closed = False, False, False
+        self._is_ready = False
+        self._lost = False
+        self._closed = False
         self._waits_since_s: float | None = None  # for an answer, by `time.monotonic`
         self._process, self._pipe = self._start()
 
@@ -252,10 +256,13 @@ class Answers(Iterator[Any]):
     def __init__(
         self, worker: Worker, call: tuple[object, ...], content: bytes | None = None
     ) -> None:
-        self._worker, self._call, self._content = worker, pickle.dumps(call), content
+        self._worker = worker
+        self._call = pickle.dumps(call)
+        self._content = content
         self._fed: list[object] = []
         self._generation = self._key = 0  # of the process that has it
-        self._given, self._lost_one = 0, False
+        self._given = 0
+        self._lost_one = False
         digest = hashlib.sha256(self._call)
         digest.update(content or b"")
         self._digest = digest.digest()
@@ -291,7 +298,8 @@ class Answers(Iterator[Any]):
                 self._worker.send("close", self._key)
 
     def _begin(self) -> None:
-        generation, self._key = self._worker.generation, next(self._worker.keys)
+        generation = self._worker.generation
+        self._key = next(self._worker.keys)
         self._worker.send("iterate", self._key, (self._call, self._content is not None))
         if self._content is not None:
             self._worker.send_bytes(self._content)

@@ -45,7 +45,8 @@ class RemoteFiles:
         self._quick = _store(url, look_up_s), look_up_s
         self._slow = _store(url, transfer_s), transfer_s
         self._read_large = lru_cache(_MOST_CACHED)(partial(self._read, self._slow))
-        self._asked, self._answers = threading.Event(), threading.Event()
+        self._asked = threading.Event()
+        self._answers = threading.Event()
         self._leaving = threading.Lock()
         threading.Thread(target=self._start, name="voices", daemon=True).start()
 

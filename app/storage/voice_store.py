@@ -89,7 +89,8 @@ class VoiceStore:
     """The uploaded voices of all owners. Thread-safe; every method reads or writes files."""
 
     def __init__(self, files: "FolderFiles | RemoteFiles", *, max_voices: int) -> None:
-        self._files, self.max_voices = files, max_voices
+        self._files = files
+        self.max_voices = max_voices
         # By path and hash: the state in which it was looked at, and whether it was whole
         self._looked_at: dict[tuple[Path, str], tuple[object, bool]] = {}
 

@@ -32,13 +32,17 @@ class TextAttention:
     ) -> None:
         head = model.config.alignment
         assert head is not None
-        self._model, self._read, self._place, self._head = model, read, (cache, slot), head.head
+        self._model = model
+        self._read = read
+        self._place = (cache, slot)
+        self._head = head.head
         ((hidden, asked),) = read([prefix[cache.lengths[slot] :]], [self._place])
         keys = cache.keys_of(head.layer, slot)
         group = model.config.heads // model.config.kv_heads
         self._keys = keys[head.head // group, text].float()
         # Which predict the next frame
-        self._hidden, self._queries = hidden[-1:].clone(), asked[-1, -1:].clone()
+        self._hidden = hidden[-1:].clone()
+        self._queries = asked[-1, -1:].clone()
         self._at = prefix.response_start
 
     @torch.inference_mode()

@@ -76,8 +76,10 @@ class MonotonicPath:
     def copy(self) -> Self:
         """Return a path that goes on by itself."""
         other = type(self)(self._symbols)
-        other._scores, other._given = self._scores.copy(), self._given
-        other.at, other.behind = self.at.copy(), self.behind.copy()
+        other._scores = self._scores.copy()
+        other._given = self._given
+        other.at = self.at.copy()
+        other.behind = self.behind.copy()
         return other
 
     def _newest(self, width: int) -> NDArray[np.float64]:
@@ -115,7 +117,8 @@ class MonotonicPath:
             np.maximum(best[:, 1:], stepped, out=best[:, 1:])
             best += frame
             frame[:] = best
-        at, attended = scores.argmax(-1), attention.argmax(-1)
+        at = scores.argmax(-1)
+        attended = attention.argmax(-1)
         most = np.take_along_axis(attention, attended[..., None], -1)[..., 0]
         behind = np.where((attended > 0) & (attended < at - 1), most, 0.0)
         return [
@@ -146,7 +149,8 @@ def followed(attention: NDArray[np.float32]) -> float:
         moved[frame, 1:] = best[:-1] > best[1:]
         best[1:] = np.maximum(best[1:], best[:-1])
         best += scores[frame]
-    at, total = symbols - 1, 0.0
+    at = symbols - 1
+    total = 0.0
     for frame in reversed(range(frames)):
         total += float(attention[frame, max(0, at - 1) : at + 2].sum())
         at -= int(moved[frame, at])

@@ -96,11 +96,14 @@ def save_lm(folder: Path, config: ModelConfig, tensors: Mapping[str, Tensor]) ->
     for old in lm_files(folder):
         old.unlink()
     part: dict[str, Tensor] = {}
-    number, size = 1, 0
+    number = 1
+    size = 0
     for name, tensor in tensors.items():
         if part and size + 2 * tensor.numel() > FILE_BYTES:
             write_tensors(folder / f"lm-{number}.safetensors", part)
-            part, number, size = {}, number + 1, 0
+            part = {}
+            number = number + 1
+            size = 0
         part[name] = tensor
         size += 2 * tensor.numel()
     write_tensors(folder / f"lm-{number}.safetensors", part)

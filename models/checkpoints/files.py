@@ -96,7 +96,8 @@ def check_tensors(
         if names:
             raise CheckpointError(f"{source}: tensor {names[0]} is {what} ({len(names)} in all)")
     for name in sorted(tensors.keys() & known.keys()):
-        found, expected = list(tensors[name].shape), list(known[name])
+        found = list(tensors[name].shape)
+        expected = list(known[name])
         if found != expected:
             raise CheckpointError(f"{source}: tensor {name} has shape {found}, expected {expected}")
 

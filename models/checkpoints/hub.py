@@ -192,7 +192,8 @@ def obtain_first(
         path = _download(wanted, endpoint)
         _check(wanted, path)
         depth = wanted.path.count("/") + 1
-        commit, sha256 = path.parents[depth - 1].name, sha256_of([path])
+        commit = path.parents[depth - 1].name
+        sha256 = sha256_of([path])
         kept.parent.mkdir(parents=True, exist_ok=True)
         kept.write_text(json.dumps({"commit": commit, "sha256": sha256}) + "\n")
     except (OSError, ValueError, KeyError, TypeError) as error:

@@ -71,7 +71,8 @@ def open_speech_model(
             f"{path} brings a codec of its own; Vocos decodes the codes of EnCodec alone"
         )
     if brings_codec or (path / "lm.json").is_file():
-        model, files = load_lm(path), lm_files(path)
+        model = load_lm(path)
+        files = lm_files(path)
     elif path.is_file() or (path.is_dir() and any(map(is_published, path.iterdir()))):
         model, file = load_published(path, cache)
         files = [file]

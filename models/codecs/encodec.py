@@ -46,7 +46,8 @@ class CausalConv(nn.Module):
         """
         if state is None:
             return self.conv["conv"](self._pad(x, end=-x.shape[-1] % self.stride))
-        kept, before = self.reach - self.stride, state.get(self)
+        kept = self.reach - self.stride
+        before = state.get(self)
         if before is not None and state.begins is not None and self.pad_mode != "constant":
             before = state.past(self, self._pad(x)[..., :kept])
         joined = self._pad(x) if before is None else torch.cat([before, x], -1)
@@ -77,7 +78,8 @@ class CausalConvTranspose(nn.Module):
         """Upsample ``[B, C, T]`` to ``[B, C', T * stride]``; with ``state``, as a continuation."""
         convtr = cast(nn.ConvTranspose1d, self.convtr["convtr"])
         full = convtr(x)
-        out, tail = full[..., : -self.stride], full[..., -self.stride :]
+        out = full[..., : -self.stride]
+        tail = full[..., -self.stride :]
         if state is None:
             return out
         before = state.get(self)
@@ -150,7 +152,8 @@ class _LayerSequence(nn.Module):
 
 
 def _encoder_layers(config: CodecConfig) -> Iterator[nn.Module]:
-    channels, pad = config.filters, config.pad_mode
+    channels = config.filters
+    pad = config.pad_mode
     yield CausalConv(1, channels, 7, pad_mode=pad)
     for ratio in reversed(config.ratios):
         yield ResidualBlock(channels, pad)
@@ -163,7 +166,8 @@ def _encoder_layers(config: CodecConfig) -> Iterator[nn.Module]:
 
 
 def _decoder_layers(config: CodecConfig) -> Iterator[nn.Module]:
-    channels, pad = config.filters * 2 ** len(config.ratios), config.pad_mode
+    channels = config.filters * 2 ** len(config.ratios)
+    pad = config.pad_mode
     yield CausalConv(config.dimension, channels, 7, pad_mode=pad)
     yield ResidualLstm(channels, config.lstm_layers)
     for ratio in config.ratios:

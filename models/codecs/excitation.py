@@ -16,7 +16,9 @@ from models.codecs.frame_conv import FrameConv
 from models.codecs.streaming import DecoderState
 from models.config import SpectralCodecConfig
 
-_MIDDLE_HZ, _LOWEST_HZ, _HIGHEST_HZ = 150.0, 50.0, 600.0
+_MIDDLE_HZ = 150.0
+_LOWEST_HZ = 50.0
+_HIGHEST_HZ = 600.0
 _STEEPEST = 0.03  # the most that pitch changes from one frame to the next, within their windows
 _TOP = 0.46  # of the sample rate: pulses have no harmonics above
 _NOISE_FRAMES = 512  # then it comes again, after seven seconds
@@ -62,7 +64,8 @@ class Excitation(nn.Module):
         the pitch puts them: training puts them where the teacher's are.
         """
         batch, count = pitch_hz.shape
-        hop, rate_hz = self.config.hop, self.config.sample_rate_hz
+        hop = self.config.hop
+        rate_hz = self.config.sample_rate_hz
         past = F.pad(pitch_hz[:, :1], (0, 2))  # what was before: pitch, cycles, frames
         if state is not None:
             past = state.past(self, past)
@@ -84,7 +87,8 @@ class Excitation(nn.Module):
 
     def _pulses(self, pitch_hz: Tensor, slope: Tensor, cycles: Tensor) -> Tensor:
         """Return spectra of all harmonics at once, by the closed form of a sum of cosines."""
-        window, rate_hz = self.config.window, self.config.sample_rate_hz
+        window = self.config.window
+        rate_hz = self.config.sample_rate_hz
         time = torch.arange(window, device=cycles.device, dtype=torch.float64) - window / 2
         chirped = pitch_hz[..., None] + slope[..., None] * time / 2
         phase = (cycles[..., None] + chirped * time / rate_hz) % 1

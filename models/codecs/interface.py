@@ -86,5 +86,6 @@ class CodecStream:
         """Return the remaining samples ``[N]`` and end the stream."""
         if self._pending is None:
             return torch.zeros(0)
-        codes, self._pending = self._pending, None
+        codes = self._pending
+        self._pending = None
         return self._decoder.decode(codes, self._state)

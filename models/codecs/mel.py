@@ -10,7 +10,8 @@ def mel_filters(bands: int, window: int, sample_rate_hz: int) -> Tensor:
     Linear below 1 kHz (200 / 3 Hz a mel), logarithmic above (27 mels for a factor of 6.4).
     Source: Slaney 1998, Auditory Toolbox.
     """
-    step_hz, knee_hz = 200 / 3, 1000.0
+    step_hz = 200 / 3
+    knee_hz = 1000.0
     log_step = torch.log(torch.tensor(6.4)) / 27
     top_hz = torch.tensor(sample_rate_hz / 2)
     top = knee_hz / step_hz + torch.log(top_hz / knee_hz) / log_step

@@ -18,7 +18,8 @@ class Quantizer(nn.Module):
 
     def encode(self, latent: Tensor) -> Tensor:
         """Quantise ``latent`` ``[T, D]`` level by level; return codes ``[T, K]`` int64."""
-        codes, residual = [], latent
+        codes = []
+        residual = latent
         for book in self.codebooks:
             codes.append(nearest(residual, book))
             residual = residual - book[codes[-1]]

@@ -28,7 +28,8 @@ _EPS = 1e-6  # of every norm
 MAGNITUDE_FLOOR = 1e-3  # before their logarithm
 _MAX_MAGNITUDE = 1e3  # larger magnitudes are clamped, so that no code decodes to infinity
 # Mean and standard deviation of the log-mel magnitudes of speech, to normalise the input with.
-_MEAN, _DEVIATION = -3.0, 2.2
+_MEAN = -3.0
+_DEVIATION = 2.2
 
 
 class _FrameBlock(nn.Module):
@@ -118,7 +119,8 @@ class SpectralCodec(Codec):
 
     def log_mel(self, samples: Tensor) -> Tensor:
         """Return logarithms of mel magnitudes ``[B, ceil(N / hop), bands]``."""
-        hop, window = self.config.hop, self.config.window
+        hop = self.config.hop
+        window = self.config.window
         frames = -(-samples.shape[-1] // hop)
         padded = F.pad(samples, (0, (frames - 1) * hop + window - samples.shape[-1]))
         pieces = padded.unfold(-1, window, hop) * (self.window * self.config.gain)
@@ -162,7 +164,8 @@ class SpectralCodec(Codec):
 
     def _overlap(self, frames: Tensor, state: DecoderState | None) -> Tensor:
         """Overlap-add windows ``[B, T, window]``; return the complete samples ``[B, T * hop]``."""
-        count, hop = frames.shape[1], self.config.hop
+        count = frames.shape[1]
+        hop = self.config.hop
         parts = frames.view(len(frames), count, -1, hop)  # [B, T, window / hop, hop]
         reach = parts.shape[2]
         total = frames.new_zeros(len(frames), count + reach - 1, hop)

@@ -97,7 +97,8 @@ class Vocos(Decoder):
 
     def _overlap(self, spectra: Tensor) -> Tensor:
         """Inverse STFT of ``[T, window / 2 + 1]``: samples ``[T * hop]``."""
-        window, hop = self.config.window, self.config.hop
+        window = self.config.window
+        hop = self.config.hop
         frames = torch.fft.irfft(spectra, window) * self.window
         weights = self.window.square().expand_as(frames)
         joined = [

@@ -23,7 +23,8 @@ Record = Callable[[Play], Play]
 """`Recorder.record`."""
 
 WARM_UPS = 3
-HIGH_PRIORITY, LOW_PRIORITY = -1, 0
+HIGH_PRIORITY = -1
+LOW_PRIORITY = 0
 _DEVICE = threading.RLock()
 
 
@@ -58,7 +59,9 @@ class Recorder:
     def __init__(
         self, device: torch.device, *, priority: int = HIGH_PRIORITY, warm_ups: int = WARM_UPS
     ) -> None:
-        self._device, self._warm_ups, self.failed = device, warm_ups, list[str]()
+        self._device = device
+        self._warm_ups = warm_ups
+        self.failed = list[str]()
         # One stream, ever: torch hands out 32 in turn, and the next could be another thread's.
         self._stream: torch.cuda.Stream | None = None
         if device.type == "cuda":
@@ -96,7 +99,8 @@ class Recorder:
 
     def _captured(self, function: Play, stream: torch.cuda.Stream) -> Play:
         """Return the replay of a graph, which keeps its function alive, and so its tensors."""
-        graph, current = torch.cuda.CUDAGraph(), torch.cuda.current_stream(self._device)
+        graph = torch.cuda.CUDAGraph()
+        current = torch.cuda.current_stream(self._device)
         stream.wait_stream(current)
         with torch.cuda.stream(stream):
             for _ in range(self._warm_ups):

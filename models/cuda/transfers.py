@@ -15,7 +15,8 @@ class Upload:
     """Copies of the host's numbers to one tensor, each as they were when it was queued."""
 
     def __init__(self, target: Tensor, depth: int = DEPTH) -> None:
-        self._target, self._depth = target, depth
+        self._target = target
+        self._depth = depth
         self._pinned = _pinned(target, depth)
         self._numbers = self._pinned.numpy()
         self._next = 0
@@ -31,9 +32,11 @@ class Download:
     """Copies of one tensor to the host, each of what it held when the copy was queued."""
 
     def __init__(self, source: Tensor, depth: int = DEPTH) -> None:
-        self._source, self._depth = source, depth
+        self._source = source
+        self._depth = depth
         self._pinned = _pinned(source, depth)
-        self._numbers, self._most = self._pinned.numpy(), [0] * depth
+        self._numbers = self._pinned.numpy()
+        self._most = [0] * depth
         self._arrived = [
             torch.cuda.Event() if source.is_cuda else None  # type: ignore[no-untyped-call]
             for _ in range(depth)

@@ -20,7 +20,8 @@ from models.int8.processors import QUAD
 from models.int8.product import COLUMNS, ZERO_POINT, multiply
 from models.int8.row_sum import sum_row
 
-_f32, _i32 = np.float32, np.int32
+_f32 = np.float32
+_i32 = np.int32
 _DIGIT = _i32(7)  # bits
 _HALF = _i32(1 << 6)  # half a step of the high digit
 _STEPS = 127 << 7
@@ -54,10 +55,14 @@ def store(
         bias: As ``columns``, what is added to the product; None: nothing.
     """
     heads, size = queries.shape[1:]
-    kv_heads, half = layer.keys.shape[1], size // 2
-    rotated, integers = np.empty(size, np.float32), np.empty(size, np.int8)
+    kv_heads = layer.keys.shape[1]
+    half = size // 2
+    rotated = np.empty(size, np.float32)
+    integers = np.empty(size, np.int8)
     for r in range(len(product)):
-        scale, slot, start = scales[r], slots[r], starts[r]
+        scale = scales[r]
+        slot = slots[r]
+        start = starts[r]
         cos, sin = rotations[positions[r]]
         for head in range(heads + kv_heads):
             at = head * size
@@ -108,7 +113,8 @@ def attend(
     """
     rows, heads, size = queries.shape
     kv_heads = layer.keys.shape[1]
-    group, longest = heads // kv_heads, 0
+    group = heads // kv_heads
+    longest = 0
     for r in range(rows):
         longest = max(longest, counts[r])
     blocks = (longest + BLOCK - 1) // BLOCK
@@ -123,7 +129,8 @@ def attend(
     for head in range(kv_heads):
         own = slice(head * group, (head + 1) * group)
         for r in range(rows):
-            slot, count = slots[r], counts[r]
+            slot = slots[r]
+            count = counts[r]
             used = (count + BLOCK - 1) // BLOCK
             tiles = layer.keys[slot, head, : used * (BLOCK // COLUMNS)]
             key_scales = layer.key_scales[slot, head, :count]
@@ -153,7 +160,8 @@ def _score(
 ) -> None:
     """Write the scaled scores ``[group, counts]`` of the queries that share one KV head."""
     group, size = queries.shape
-    count, root = len(key_scales), _f32(1.0) / _f32(math.sqrt(size))
+    count = len(key_scales)
+    root = _f32(1.0) / _f32(math.sqrt(size))
     query_scales = np.empty(group, np.float32)
     for g in range(group):
         query_scales[g] = _split(queries[g], digits[g], digits[group + g]) * root

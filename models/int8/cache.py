@@ -63,7 +63,8 @@ class Int8Cache(SlotCache):
 
     def keys_of(self, layer: int, slot: int) -> Tensor:
         """Return dequantised keys ``[kv_heads, length, head_dim]`` float32."""
-        length, (tiles, scales, _, _) = self.lengths[slot], self.layers[layer]
+        length = self.lengths[slot]
+        (tiles, scales, _, _) = self.layers[layer]
         used = tiles[slot, :, : -(-length // COLUMNS)]
         rows = used.transpose(0, 1, 3, 2, 4)  # [kv_heads, tile, position, quad, neighbour]
         integers = rows.reshape(len(rows), -1, rows.shape[3] * QUAD)

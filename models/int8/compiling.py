@@ -37,7 +37,8 @@ def kernel(function: Callable[_P, _R]) -> Callable[_P, _R]:
     that of the functions it calls, and numba itself only checks the function's own file.
     """
     compiled: Any = numba.njit(nogil=True, error_model="numpy")(function)
-    folder, configured = cache_folder(), _config.CACHE_DIR
+    folder = cache_folder()
+    configured = _config.CACHE_DIR
     if folder is not None:
         _config.CACHE_DIR = str(folder)
         try:

@@ -91,7 +91,8 @@ class _CachedKernel:
     """What is kept for a key; numba hands on the data alone."""
 
     def __init__(self, key: Hashable, content: Any) -> None:
-        self.key, self.content = key, content
+        self.key = key
+        self.content = content
 
 
 class KernelCache(_caching.FunctionCache):  # type: ignore[misc]  # it is untyped

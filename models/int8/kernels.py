@@ -20,7 +20,8 @@ from models.int8.row_sum import sum_row
 STEPS = 127  # on either side of 0
 MIN_SCALE = np.finfo(np.float32).tiny  # of a row of zeros
 
-_f32, _i32 = np.float32, np.int32
+_f32 = np.float32
+_i32 = np.int32
 _NOT_SIGN = _i32(0x7FFFFFFF)
 
 

@@ -32,7 +32,8 @@ Packed = tuple[Uint8s, Floats]
 
 def _packed(parameter: Tensor) -> Packed:
     weight = parameter.detach().float().contiguous()
-    integers, scales = np.empty(weight.shape, np.int8), np.empty(len(weight), np.float32)
+    integers = np.empty(weight.shape, np.int8)
+    scales = np.empty(len(weight), np.float32)
     kernels.quantize(weight.numpy(), integers, scales)
     return pack(integers.T), scales
 
@@ -71,7 +72,8 @@ class Int8Linear(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Map ``[..., in]`` float32 to ``[..., out]``."""
         rows = x.reshape(-1, x.shape[-1]).contiguous().numpy()
-        integers, scales = np.empty(rows.shape, np.int8), np.empty(len(rows), np.float32)
+        integers = np.empty(rows.shape, np.int8)
+        scales = np.empty(len(rows), np.float32)
         self.quantize(rows, integers, scales)
         y = x.new_empty(len(rows), len(self.scales))
         kernels.rescale(self.multiply(integers), scales, self.scales, self.bias, y.numpy())

@@ -25,7 +25,9 @@ class Int8Passes:
     """The blocks and the final norm in integers; see `models.stack.slot_cache.CachedPasses`."""
 
     def __init__(self, stack: Transformer) -> None:
-        blocks, norm, rotations = stack.blocks, stack.norm, stack.rotations
+        blocks = stack.blocks
+        norm = stack.norm
+        rotations = stack.rotations
         self._config = stack.config
         self._layers = [_linears(block) for block in blocks]
         self._gain: Floats = norm.weight.detach().float().numpy()
@@ -68,10 +70,13 @@ class Int8Passes:
         layers: Sequence[int] = (),
     ) -> tuple[Tensor, Tensor]:
         """Append several positions to one slot; see `CachedPasses.extend`."""
-        count, start = len(x), cache.lengths[slot]
+        count = len(x)
+        start = cache.lengths[slot]
         cache.check_room(slot, count)
         end = start + count
-        slots, starts, ends = [slot] * count, range(start, end), [end] * count
+        slots = [slot] * count
+        starts = range(start, end)
+        ends = [end] * count
         rows = _Activations(x, positions, slots, starts, ends, self._heads)
         done = self._run(rows, cache, None if mask is None else mask.numpy(), layers)
         cache.advance(slot, count)
@@ -162,6 +167,7 @@ class _Activations:
 
 
 def _linears(block: Block) -> tuple[Int8Linear, Int8Linear, Int8Linear, Int8Linear]:
-    attention, forward = block.attention, block.feed_forward
+    attention = block.attention
+    forward = block.feed_forward
     linears = attention.qkv, attention.out, forward.gate_up, forward.down
     return cast("tuple[Int8Linear, Int8Linear, Int8Linear, Int8Linear]", linears)

@@ -29,7 +29,9 @@ class Processor(ABC):
     """
 
     def __init__(self, lanes: int, parts: int, rows: int) -> None:
-        self.lanes, self.parts, self.rows = lanes, parts, rows
+        self.lanes = lanes
+        self.parts = parts
+        self.rows = rows
         self.sums = ir.VectorType(I32, lanes * parts)
 
     @abstractmethod
@@ -84,8 +86,10 @@ class Avx2(Processor):
 
     def add(self, builder: Any, sums: Any, quads: Any, quad: Any) -> Any:
         """Multiply the lower half of the columns, then the upper half."""
-        wide, half = builder.zext(quads, quad.type), self.lanes * QUAD // 2
-        pairs, words = ir.VectorType(I32, half // 2), ir.VectorType(I16, half)
+        wide = builder.zext(quads, quad.type)
+        half = self.lanes * QUAD // 2
+        pairs = ir.VectorType(I32, half // 2)
+        words = ir.VectorType(I16, half)
         call = _declared(builder, "llvm.x86.avx2.pmadd.wd", pairs, [words] * 2)
         halves = (range(half), range(half, 2 * half))
         added = [

@@ -36,7 +36,8 @@ _INT32_BYTES = 4
 def pack(matrix: Int8s) -> Uint8s:
     """Pack a matrix ``[K, N]`` into tiles ``[N / 32, K / 4, 32, 4]``, both rounded up."""
     rows, columns = matrix.shape
-    quads, tiles = -(-rows // QUAD), -(-columns // COLUMNS)
+    quads = -(-rows // QUAD)
+    tiles = -(-columns // COLUMNS)
     padded = np.zeros((quads * QUAD, tiles * COLUMNS), np.int8)
     padded[:rows, :columns] = matrix
     packed = padded.reshape(quads, QUAD, tiles, COLUMNS).transpose(2, 0, 3, 1)
@@ -125,7 +126,8 @@ def _emit_dot_products(
     outs: Sequence[Any],
 ) -> None:
     """Emit the products of some rows and tiles, with all sums kept in registers."""
-    lanes, size = ir.VectorType(I32, processor.lanes), processor.lanes * QUAD
+    lanes = ir.VectorType(I32, processor.lanes)
+    size = processor.lanes * QUAD
     vectors = range(COLUMNS // processor.lanes)
     places = [(tile, vector) for tile in tiles for vector in vectors]
     sums = [[cgutils.alloca_once(builder, processor.sums) for _ in places] for _ in rows]

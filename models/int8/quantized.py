@@ -33,7 +33,8 @@ def _replace_after_norm(
     block: Block, norm: str, module: nn.Module, name: str, packed: dict[Tensor, Packed]
 ) -> None:
     """Merge a block's norm with the linear layer after it; the norm becomes the identity."""
-    linear, before = module.get_submodule(name), block.get_submodule(norm)
+    linear = module.get_submodule(name)
+    before = block.get_submodule(norm)
     if isinstance(linear, nn.Linear) and isinstance(before, nn.RMSNorm):
         setattr(module, name, Int8Linear(linear, before, packed))
         setattr(block, norm, nn.Identity())

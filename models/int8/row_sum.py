@@ -38,7 +38,8 @@ def _sum_of_whole_vectors(_: Any, row: Any) -> Any:
             address = builder.add(start, builder.mul(loop.index, I64(LANES * _FLOAT_BYTES)))
             entries = builder.load(pointer(builder, address, _VECTOR), align=_FLOAT_BYTES)
             builder.store(builder.fadd(builder.load(partial), entries), partial)
-        sums, lanes = builder.load(partial), LANES
+        sums = builder.load(partial)
+        lanes = LANES
         while lanes > 1:
             lanes //= 2
             halves = [shuffle(builder, sums, range(first, first + lanes)) for first in (0, lanes)]

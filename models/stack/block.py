@@ -19,8 +19,10 @@ class Attention(nn.Module):
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
-        self.heads, self.kv_heads = config.heads, config.kv_heads
-        self.head_dim, bias = config.head_dim, config.block.bias
+        self.heads = config.heads
+        self.kv_heads = config.kv_heads
+        self.head_dim = config.head_dim
+        bias = config.block.bias
         self.qkv = nn.Linear(
             config.width, (config.heads + 2 * config.kv_heads) * config.head_dim, bias=bias
         )

@@ -134,7 +134,8 @@ class PagePool:
                 self._marks[page] = [*self._pending(page), mark]
                 if not self._users[page]:
                     self._leaving.append(page)
-        waiting, self._leaving = self._leaving, []
+        waiting = self._leaving
+        self._leaving = []
         for page in waiting:
             if self._pending(page):
                 self._leaving.append(page)
@@ -194,7 +195,8 @@ class PagedCache(SlotCache):
         """Have the whole pages in common, and a copy of the last."""
         del begin
         self.rewind(slot, 0)
-        pages, whole = source.pages(source_slot), end // PAGE
+        pages = source.pages(source_slot)
+        whole = end // PAGE
         self.pool.share(pages[:whole])
         self._pages[slot] += pages[:whole]
         if end % PAGE:
@@ -210,7 +212,8 @@ class PagedCache(SlotCache):
 
     def take_copies(self, most: int = sys.maxsize) -> list[tuple[int, int]]:
         """Return copies of pages to others that are due; the caller queues them before all else."""
-        taken, self._copies = self._copies[:most], self._copies[most:]
+        taken = self._copies[:most]
+        self._copies = self._copies[most:]
         for source, _, _ in taken:
             source._lent -= 1
         return [(page, target) for _, page, target in taken]

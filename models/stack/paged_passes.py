@@ -45,8 +45,11 @@ class PagedPasses:
         pool: PagePool,
         kernels: Kernels,
     ) -> None:
-        self._blocks, self._last_norm, self._kernels = blocks, norm, kernels
-        self.rotations, self.pool = rotations, pool
+        self._blocks = blocks
+        self._last_norm = norm
+        self._kernels = kernels
+        self.rotations = rotations
+        self.pool = pool
 
     def run(self, x: Tensor, placed: Placed, layers: Sequence[int] = ()) -> tuple[Tensor, Tensor]:
         """Append new positions to the sequences.
@@ -64,15 +67,18 @@ class PagedPasses:
         x = x.clone()  # what is given is not changed
         asked: list[Tensor] = []
         for number, block in enumerate(self._blocks):
-            attention, feed_forward = block.attention, block.feed_forward
-            keys, values = self.pool.keys[number], self.pool.values[number]
+            attention = block.attention
+            feed_forward = block.feed_forward
+            keys = self.pool.keys[number]
+            values = self.pool.values[number]
             norm = block.attention_norm
             qkv = project(x, attention.qkv.weight, norm.weight, norm.eps, "", attention.qkv.bias)
             qkv = qkv.view(len(x), -1, attention.head_dim)
             queries = store(qkv, rotations, keys, values, places)
             attended = attend(queries, keys, values, seen, pages)
             add_product(x, attended, attention.out.weight, attention.out.bias)
-            norm, up = block.feed_forward_norm, feed_forward.gate_up
+            norm = block.feed_forward_norm
+            up = feed_forward.gate_up
             gated = project(x, up.weight, norm.weight, norm.eps, feed_forward.kind, up.bias)
             add_product(x, gated, feed_forward.down.weight, feed_forward.down.bias)
             asked.append(queries)
@@ -92,7 +98,8 @@ class PagedPasses:
                 are kept.
         """
         own = torch.arange(reach.shape[-1], device=reach.device)
-        rotations, kept = self.rotations[positions.flatten()], own < counts[:, None]
+        rotations = self.rotations[positions.flatten()]
+        kept = own < counts[:, None]
         seen = lengths[:, None] + torch.minimum(reach, counts[:, None])
 
         def placed(pages: Tensor) -> Placed:
@@ -118,7 +125,8 @@ class PagedPasses:
         layers: Sequence[int] = (),
     ) -> tuple[Tensor, Tensor]:
         """Append positions to a slot; see `CachedPasses`. Each sees those up to some later one."""
-        count, held = len(x), cache.lengths[slot]
+        count = len(x)
+        held = cache.lengths[slot]
         if mask is None:
             reach = torch.full((count,), count, device=x.device)
         else:

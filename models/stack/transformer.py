@@ -57,7 +57,8 @@ class Transformer(nn.Module):
         else:
             frequencies = config.rope_theta ** (-torch.arange(half, dtype=torch.float64) / half)
             angles = torch.arange(MAX_POSITIONS, dtype=torch.float64)[:, None] * frequencies
-            cos, sin = angles.cos().float(), angles.sin().float()
+            cos = angles.cos().float()
+            sin = angles.sin().float()
         self.register_buffer("cos", torch.cat([cos, cos], 1), persistent=False)
         self.register_buffer("sin", torch.cat([-sin, sin], 1), persistent=False)
         self.register_buffer("rotations", torch.complex(cos, sin)[:, None], persistent=False)
@@ -99,7 +100,8 @@ class Transformer(nn.Module):
             hidden = hidden | unseen[:, None]
         bias = torch.zeros(hidden.shape, device=x.device).masked_fill(hidden, -torch.inf)
         x = self.entered(x, positions)
-        cos, sin = self.cos[positions], self.sin[positions]
+        cos = self.cos[positions]
+        sin = self.sin[positions]
         for block in self.blocks:
             x = block(x, cos, sin, bias)
         return self.norm(x)
@@ -112,7 +114,8 @@ class Transformer(nn.Module):
         """Return an empty cache of so many sequences of at most ``max_length`` positions."""
         if self._passes is not None:
             return self._passes.new_cache(slots, max_length)
-        dtype, device = self.norm.weight.dtype, self.norm.weight.device
+        dtype = self.norm.weight.dtype
+        device = self.norm.weight.device
         return KVCache(self.config, slots, max_length, dtype=dtype, device=device)
 
     def paged(self, pool: PagePool) -> PagedPasses:
@@ -211,9 +214,11 @@ class Transformer(nn.Module):
         layers: Sequence[int],
     ) -> tuple[Tensor, Tensor]:
         """As `step`, for the rows of one block of `batching`."""
-        count, batching = len(x), self.batching
+        count = len(x)
+        batching = self.batching
         x = batching.pad(x)
-        places, rotations = cache.grow(slots), self.rotations[positions]
+        places = cache.grow(slots)
+        rotations = self.rotations[positions]
         asked: list[Tensor] = []
         for number, block in enumerate(self.blocks):
             attention = block.attention

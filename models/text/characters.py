@@ -47,7 +47,8 @@ _UNREAD: Final = re.compile(
     rf"|[(\[{{\"']{_FOREIGN}++[)\]}}\"']|[-_']?{_FOREIGN}++(?:'s\b|[-_'])?"
 )
 _MARKS: Final = ".,;:!?\u2026\u2013\u2014"
-_OPENING, _CLOSING = "([{\"'", ")]}\"'"
+_OPENING = "([{\"'"
+_CLOSING = ")]}\"'"
 _TRAILING: Final = re.compile(r"(?:(?<![.,;:!?\u2026)\]}\"'])|\A)[.,;:!?\u2026)\]}\"']*+\Z")
 # Boxes, blocks and shapes are drawn, not read.
 _DRAWN: Final = re.compile("[\u2500-\u25ff]")

@@ -52,7 +52,8 @@ class FrontEnd:
     """Converts texts to utterances, and phonemes to ids, as one model was trained."""
 
     def __init__(self, config: ModelConfig) -> None:
-        self._max_phonemes, self._last_marks = config.max_phonemes, config.last_marks
+        self._max_phonemes = config.max_phonemes
+        self._last_marks = config.last_marks
         self._config = config
         self._tokenizer = Tokenizer(
             config.phoneme_ids, marked=config.text_marks, longest=config.reader == "lifeiteng"
@@ -79,7 +80,8 @@ class FrontEnd:
         it is a part of one with ``more``: then it is one utterance without phonemes. What no voice
         reads is left out, or refused if ``strict``; ``thoughts`` has `<think>` parts read.
         """
-        reader, symbols = self._reader(language), self._tokenizer.symbols
+        reader = self._reader(language)
+        symbols = self._tokenizer.symbols
         check(text, max_chars)
         utterances: list[Utterance] = []
         unread: dict[str, None] = {}

@@ -16,7 +16,8 @@ from models.text.errors import TextError
 MAX_PAUSE_S: Final = 10.0
 MIN_RATE: Final = 0.25
 MAX_RATE: Final = 4.0
-_FIRST_PLACE, _PLACES = 0xE000, 0x1900
+_FIRST_PLACE = 0xE000
+_PLACES = 0x1900
 _PRIVATE: Final = re.compile("[\ue000-\uf8ff\U000f0000-\U0010ffff]")
 _PHONEMES: Final = re.compile(r"\[\[(.*?)\]\](?!\])", re.DOTALL)
 _MARKUP: Final = re.compile(
@@ -78,7 +79,8 @@ def parse(text: str, symbols: Collection[str], max_phonemes: int) -> tuple[list[
     text = _PRIVATE.sub("", text)
     inline = Inline({})
     stretches: list[Stretch] = []
-    written, start = "", 0
+    written = ""
+    start = 0
     voice: str | None = None
     rate = 1.0
     for match in _MARKUP.finditer(text):
@@ -94,12 +96,14 @@ def parse(text: str, symbols: Collection[str], max_phonemes: int) -> tuple[list[
             written += " ".join(map(inline.placed, words))
         elif match["voice"] is not None:
             stretches.append(Stretch(written, None, voice, rate))
-            written, voice = "", match["voice"].strip()
+            written = ""
+            voice = match["voice"].strip()
         elif match["rate"] is not None:
             written = written.rstrip() + match["marks"] if match["marks"] else written
             if (changed := _rate(match)) != rate:
                 stretches.append(Stretch(written, None, voice, rate, goes_on=True))
-                written, rate = "", changed
+                written = ""
+                rate = changed
         else:
             stretches.append(Stretch(written, _pause_s(match), voice, rate))
             written = ""

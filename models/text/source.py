@@ -159,7 +159,8 @@ class Rewritten:
 
     def _replaced(self, begin: int, end: int, new: str) -> list[Span]:
         """Return the spans of what replaces a part of the text; words that stay keep theirs."""
-        old, spans = self.text[begin:end], list(self.spans[begin:end])
+        old = self.text[begin:end]
+        spans = list(self.spans[begin:end])
         kept = new.strip()
         if kept and (at := old.find(kept)) >= 0:
             before = new.index(kept)

@@ -74,7 +74,8 @@ def _sentences(text: Rewritten) -> Iterator[Rewritten]:
     start = 0
     for end, after in [*(match.span() for match in PARAGRAPH.finditer(text.text)), (None, 0)]:
         line = text[start:end].sub(_SPACES, " ").strip()
-        start, at = after, 0
+        start = after
+        at = 0
         plain = _INLINE.sub("X", line.text)
         for piece in pieces(plain, layout=False):
             at = plain.index(piece, at)
@@ -146,7 +147,8 @@ def _best_cuts(
             break
         if max(counts) <= most or not best:
             best = found
-        lengths, total = [], 0.0
+        lengths = []
+        total = 0.0
         starts = [0, *(cut.start for cut in found), len(line)]
         for part, count, (start, until) in zip(parts, counts, pairwise(starts), strict=True):
             step = count / most / max(1, len(part.text))

@@ -104,7 +104,8 @@ class SsmlRewriter:
 
     def end(self) -> str:
         """Return the rest, rewritten."""
-        text, self._held = self._held, ""
+        text = self._held
+        self._held = ""
         return self._rewritten(text)
 
     def _rewritten(self, text: str) -> str:

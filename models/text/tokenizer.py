@@ -51,10 +51,8 @@ class Tokenizer:
         self._names: re.Pattern[str] | None = None
         if longest:
             names = sorted(vocabulary, key=len, reverse=True)
-            self._names, self._ids = (
-                re.compile("|".join(map(re.escape, names)) + "|."),
-                {**vocabulary},
-            )
+            self._names = re.compile("|".join(map(re.escape, names)) + "|.")
+            self._ids = {**vocabulary}
             self._lengths |= {number: len(name) for name, number in vocabulary.items()}
             return
         merged = [
@@ -79,7 +77,8 @@ class Tokenizer:
 
     def lengths(self, phonemes: str) -> list[int]:
         """Return how many symbols each id of `encode` stands for; BOS and EOS stand for none."""
-        lengths, left = [], len(phonemes)
+        lengths = []
+        left = len(phonemes)
         for number in self._pieces(phonemes):
             lengths.append(min(self._lengths.get(number, 1), left))
             left -= lengths[-1]

@@ -11,7 +11,9 @@ LEFT_OUT: Final = "left out, "
 """How a sentence about what was not spoken begins."""
 
 _READ_CHARS: Final = 4000
-_FEWEST, _SHARE = 2, 0.25  # words of another language before it is named
+# words of another language before it is named
+_FEWEST = 2
+_SHARE = 0.25
 
 # Frequent words, and letters: of other languages those that English lacks.
 _LANGUAGES: Final = {

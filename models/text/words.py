@@ -18,7 +18,11 @@ _TOKEN: Final = re.compile(r"[^\s\[—–…]*\[\[(?P<phonemes>.*?)\]\][^\s—�
 _MARKS: Final = frozenset(",.!?;:—…\"'()-")
 _LIGHT: Final = frozenset("ˈˌː ")
 
-_SUBSTITUTED, _ADDED, _LIGHTLY, _FREELY, _NEVER = 1.0, 0.9, 0.4, 0.05, 9.0
+_SUBSTITUTED = 1.0
+_ADDED = 0.9
+_LIGHTLY = 0.4
+_FREELY = 0.05
+_NEVER = 9.0
 
 
 class WordSpan(NamedTuple):
@@ -48,7 +52,9 @@ def word_spans(
             before = sounding[-1]
             sounding[-1] = WrittenWord(*map(" ".join, zip(before, word, strict=True)))
     pairs = _aligned(" ".join(alone), phonemes)
-    spans, at, start = [], 0, 0
+    spans = []
+    at = 0
+    start = 0
     for word, sound in zip(sounding, alone, strict=True):
         places = [pairs[n] for n in range(at, at + len(sound)) if pairs[n] is not None]
         at += len(sound) + 1
@@ -74,7 +80,8 @@ def _completed(spans: Sequence[WordSpan], phonemes: str) -> list[WordSpan]:
     done: list[WordSpan] = []
     before = 0
     for number, span in enumerate(spans):
-        begin, end = span.begin, span.end
+        begin = span.begin
+        end = span.end
         after = spans[number + 1].begin if number + 1 < len(spans) else len(phonemes)
         if begin < end:
             while begin > before and not _parts(phonemes[begin - 1]):
@@ -97,18 +104,23 @@ def _aligned(source: str, target: str) -> list[int | None]:
     for symbol in target:
         rows[0].append(rows[0][-1] + _cost(symbol))
     for symbol in source:
-        above, lost = rows[-1], _cost(symbol)
+        above = rows[-1]
+        lost = _cost(symbol)
         row = [above[0] + lost]
         for place, other in enumerate(target):
             swapped = above[place] + _swap(symbol, other)
             row.append(min(swapped, above[place + 1] + lost, row[-1] + _cost(other)))
         rows.append(row)
     pairs: list[int | None] = [None] * len(source)
-    here, there = len(source), len(target)
+    here = len(source)
+    there = len(target)
     while here and there:
-        score, symbol, other = rows[here][there], source[here - 1], target[there - 1]
+        score = rows[here][there]
+        symbol = source[here - 1]
+        other = target[there - 1]
         if score == rows[here - 1][there - 1] + _swap(symbol, other):
-            here, there = here - 1, there - 1
+            here = here - 1
+            there = there - 1
             pairs[here] = there
         elif score == rows[here - 1][there] + _cost(symbol):
             here -= 1

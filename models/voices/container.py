@@ -36,7 +36,8 @@ CODECS: Final = frozenset((
 ))  # fmt: skip
 """Names of libav's decoders that may be opened."""
 
-MOST_TRACKS, MOST_CHANNELS = 4, 8
+MOST_TRACKS = 4
+MOST_CHANNELS = 8
 MOST_PACKETS: Final = 100_000
 """Packets and frames that are looked at: 10 minutes of the usual ones are half as many."""
 
@@ -75,13 +76,15 @@ def without_tags(content: bytes) -> tuple[memoryview, bool]:
 
     Players skip them before any format, and pictures are in them.
     """
-    left, tags = memoryview(content), 0
+    left = memoryview(content)
+    tags = 0
     while tags < _MOST_TAGS and (tag := _ID3.match(left[:10])) is not None:
         size = 0
         for byte in tag[2]:
             size = size << 7 | byte
         footer = 10 if tag[1][0] & 0x10 else 0
-        left, tags = left[10 + size + footer :], tags + 1
+        left = left[10 + size + footer :]
+        tags = tags + 1
     return left, tags > 0
 
 
@@ -146,7 +149,8 @@ class AudioContainer:
                 count += frame.samples
                 if count >= _BLOCK:
                     yield self._floats(gathered)
-                    gathered, count = [], 0
+                    gathered = []
+                    count = 0
             if gathered:
                 yield self._floats(gathered)
         except (ContainerError, MemoryError):

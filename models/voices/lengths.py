@@ -25,7 +25,8 @@ def states_length(content: memoryview, form: str) -> bool:
 
 def stated_share(content: memoryview) -> float:
     """Return how many times as much sound as there is the header states; 1 if it states none."""
-    said, start = 0, 0
+    said = 0
+    start = 0
     match bytes(content[:4]):
         case b"RIFF" | b"RIFX" | b"RF64" | b"BW64":
             said, start = _riff_sound(content)
@@ -68,7 +69,8 @@ def lacks_index(content: memoryview, form: str) -> bool:
 def _riff_sound(content: memoryview) -> tuple[int, int]:
     """Return how many bytes of sound a WAV file states, 0 if none, and where they begin."""
     order: Literal["little", "big"] = "big" if bytes(content[:4]) == b"RIFX" else "little"
-    at, long = 12, 0
+    at = 12
+    long = 0
     while at + 8 <= len(content):
         kind = bytes(content[at : at + 4])
         size = int.from_bytes(content[at + 4 : at + 8], order)

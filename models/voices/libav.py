@@ -23,7 +23,8 @@ class FilterGraph:
 
         self._graph = Graph()
         self._graph.threads = 1  # 0 would start one per core, which these filters do not use
-        self._rate_hz, self._samples = sample_rate_hz, 0
+        self._rate_hz = sample_rate_hz
+        self._samples = 0
         self._tick = Fraction(1, sample_rate_hz)
         source = self._graph.add_abuffer(
             format="flt", sample_rate=sample_rate_hz, layout="mono", time_base=self._tick
@@ -43,7 +44,8 @@ class FilterGraph:
             flat = np.ascontiguousarray(samples, np.float32)[None]
             frame = av.AudioFrame.from_ndarray(flat, format="flt", layout="mono")
             frame.sample_rate = self._rate_hz
-            frame.pts, frame.time_base = self._samples, self._tick
+            frame.pts = self._samples
+            frame.time_base = self._tick
             self._samples += len(samples)
             self._graph.push(frame)
         while True:

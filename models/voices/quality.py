@@ -9,7 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 _RATE_HZ: Final = 16_000
-_HOP, _FRAME = 320, 640  # 20 and 40 ms
+# 20 and 40 ms
+_HOP = 320
+_FRAME = 640
 _PITCH_LAGS: Final = slice(_RATE_HZ // 400, _RATE_HZ // 60)
 _ACTIVE_DB: Final = -30.0  # relative to the loudest frames
 _VOICED: Final = 0.5  # correlation with the period before
@@ -19,7 +21,8 @@ _TELEPHONE_HZ: Final = 4000
 _LEAST_VOICED: Final = 0.12
 _LEAST_SNR_DB: Final = 20.0
 _LEAST_HIGH_DB: Final = -50.0
-_MOST_HELD, _OFTEN_HELD = 0.62, 0.55
+_MOST_HELD = 0.62
+_OFTEN_HELD = 0.55
 _LEAST_RANGE_DB: Final = 12.0
 _LOUD_DB: Final = -15.0  # relative to the loudest frames
 _LEAST_CREST_DB: Final = 6.7
@@ -63,7 +66,8 @@ def _high_db(frames: Samples) -> float:
     """Return the power over 4 kHz in dB of that below."""
     power = (np.abs(np.fft.rfft(frames * np.hanning(_FRAME), axis=1)) ** 2).mean(0)
     border = _TELEPHONE_HZ * _FRAME // _RATE_HZ
-    high, low = power[border + 8 :].sum(), power[:border].sum()
+    high = power[border + 8 :].sum()
+    low = power[:border].sum()
     return float(10 * np.log10((high + 1e-20) / (low + 1e-20)))
 
 

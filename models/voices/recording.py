@@ -22,14 +22,16 @@ from models.voices.libav import FilterGraph, Samples
 from models.voices.loudness import loudness_lufs
 from models.voices.quality import quality_warnings
 
-MIN_S, MAX_S = 1.0, 30.0
+MIN_S = 1.0
+MAX_S = 30.0
 LONGEST_S: Final = 600.0
 """Of a longer file only this much is looked at for the best seconds."""
 
 MAX_AUDIO_S: Final = 12.0
 """The longest prompt."""
 
-MIN_RATE_HZ, MAX_RATE_HZ = 8_000, 192_000
+MIN_RATE_HZ = 8_000
+MAX_RATE_HZ = 192_000
 MAX_KEPT_RATE_HZ: Final = 48_000
 LEVEL_LUFS: Final = -26.0
 """Loudness that recordings are normalised to: that of the built-in models' training data."""
@@ -37,18 +39,28 @@ LEVEL_LUFS: Final = -26.0
 _PEAK = 0.98
 _QUIET_DBFS = -60.0  # of the loudest 10 ms
 _SILENT_BELOW_DB = -45.0  # relative to the loudest 10 ms
-_BEFORE_S, _AFTER_S = 0.05, 0.10  # silence kept at the ends, as in the training data
+# silence kept at the ends, as in the training data
+_BEFORE_S = 0.05
+_AFTER_S = 0.10
 _LEAST_STEP = 4 / 32_768  # what never gets louder is silence with the noise of its last bits
-_CLIPPED_SHARE, _CLIPPED_SIDE = 0.002, 0.1
+_CLIPPED_SHARE = 0.002
+_CLIPPED_SIDE = 0.1
 # Below the peak, by its height: what is at it, where a wave is slow, and what is looked at.
-_CLIPPED_HEIGHT, _TURN, _TURN_HEIGHT = 0.001, 0.02, 0.15
+_CLIPPED_HEIGHT = 0.001
+_TURN = 0.02
+_TURN_HEIGHT = 0.15
 _TURN_VALUES = 3
 _SILENT_CHANNEL = 1e-3  # of the power of the loudest: such a channel is left out
-_RUMBLE_HZ, _RUMBLE_SHARE = 20, 0.02
-_CUT_S, _CUT_SHARE = 0.25, 0.03  # that may be missing: encoders pad, and count in frames
+_RUMBLE_HZ = 20
+_RUMBLE_SHARE = 0.02
+# that may be missing: encoders pad, and count in frames
+_CUT_S = 0.25
+_CUT_SHARE = 0.03
 _DAMAGED_SHARE = 0.02
 _LEVELS_A_SECOND = 100
-_PAUSE_DB, _PAUSE_PARTS = -25.0, 20  # how much softer a pause is, and how many parts it lasts
+# how much softer a pause is, and how many parts it lasts
+_PAUSE_DB = -25.0
+_PAUSE_PARTS = 20
 _NO_FORMAT = "send WAV, FLAC, MP3 or OGG (Vorbis or Opus), M4A or WebM"
 
 
@@ -165,11 +177,13 @@ def _part(
 def _survey(content: bytes) -> _Survey:
     """Decode a file up to `LONGEST_S`, holding a block at a time."""
     file = _opened(content)
-    window, channels = file.rate_hz // _LEVELS_A_SECOND, file.channels
+    window = file.rate_hz // _LEVELS_A_SECOND
+    channels = file.channels
     levels: list[NDArray[np.float64]] = []
     rest = np.zeros((channels, 0))
     count = 0
-    sums, products = np.zeros(channels), np.zeros((channels, channels))
+    sums = np.zeros(channels)
+    products = np.zeros((channels, channels))
     for block in file.blocks():
         samples = block.astype(np.float64)
         sums += samples.sum(axis=1)

@@ -28,7 +28,8 @@ class Effects(Rows):
     """
 
     def __init__(self, rows: int, nats: Mapping[str, Tensor] | None = None) -> None:
-        self._rows, self.nats = rows, dict(nats or {})
+        self._rows = rows
+        self.nats = dict(nats or {})
 
     def note(self, name: str, before: Tensor, after: Tensor, rows: Tensor | None = None) -> None:
         """Note ``(n, V)`` logits before and after a processor, of some rows or of all."""

@@ -71,7 +71,8 @@ class Pipeline:
         if len(self._groups) == 1:
             return _apply(self._groups[0], scores, effects)
         penalised = scores.logits.clone() if tracing else None
-        logits, divisor = scores.logits.clone(), scores.ones()
+        logits = scores.logits.clone()
+        divisor = scores.ones()
         decision = None
         for group in self._groups:
             assert group.index is not None
@@ -88,7 +89,8 @@ class Pipeline:
                     whole, own = (getattr(one, field.name) for one in (decision, part.decision))
                     whole.index_copy_(0, group.index, own)
         scores.replace(logits)
-        scores.divisor, scores.decision = divisor, decision
+        scores.divisor = divisor
+        scores.decision = decision
         return penalised
 
 
@@ -151,7 +153,9 @@ class StepRows:
         stop_token: int,
     ) -> None:
         device = table.codes.device
-        self._table, self.slots, self.rows = table, slots, rows
+        self._table = table
+        self.slots = slots
+        self.rows = rows
         self.pipeline = Pipeline(rows, vocab_size=vocab_size, stop_token=stop_token, device=device)
         apart = slots[1] - slots[0] if len(slots) > 1 else 1
         self._even = list(slots) == list(range(slots[0], slots[-1] + 1, apart))
@@ -181,10 +185,13 @@ class StepRows:
 
     def _read(self) -> None:
         table = self._table
-        self.lengths, self.stopped = table.lengths[self._at], table.stopped[self._at]
+        self.lengths = table.lengths[self._at]
+        self.stopped = table.stopped[self._at]
         numbers = table.numbers[self._at]
-        self._keys, self._attempts = numbers[:, Host.KEY, None], numbers[:, Host.ATTEMPT, None]
-        self._prompts, self._avoided = numbers[:, Host.PROMPTED, None], numbers[:, Host.AVOID, None]
+        self._keys = numbers[:, Host.KEY, None]
+        self._attempts = numbers[:, Host.ATTEMPT, None]
+        self._prompts = numbers[:, Host.PROMPTED, None]
+        self._avoided = numbers[:, Host.AVOID, None]
         self.limits = numbers[:, Host.LIMIT, None]
 
     @property
@@ -214,7 +221,8 @@ class StepRows:
 
     def scores(self, logits: Tensor) -> Scores:
         """Return the scores of a step, of ``(B, V)`` float32 without NaN, before any processor."""
-        table, pipeline = self._table, self.pipeline
+        table = self._table
+        pipeline = self.pipeline
         lengths = self.lengths[:, None]
         longest = max(table.held[slot] + prompt for slot, prompt in self._held)
         width = min(pipeline.lookback, longest)
@@ -241,7 +249,8 @@ class StepRows:
 
     def append(self, codes: Tensor, stopped: Tensor, scores: Scores, drawn: DrawResult) -> None:
         """Write what a step drew: ``(B,)`` codes, and which rows have ended and so do not grow."""
-        table, lengths = self._table, self.lengths[:, None]
+        table = self._table
+        lengths = self.lengths[:, None]
         if drawn.mu is not None:
             table.mu.put_(self._states_at + 1 + lengths, drawn.mu)
         if scores.last_act is not None and scores.decision is not None:
@@ -257,7 +266,8 @@ class StepRows:
         self.lengths += grows
         self.stopped.copy_(stopped)
         if not self._even:
-            table.lengths[self._at], table.stopped[self._at] = self.lengths, self.stopped
+            table.lengths[self._at] = self.lengths
+            table.stopped[self._at] = self.stopped
         table.note_drawn(self.slots)
 
     def _append_runs(self, codes: Tensor, grows: Tensor, counted: Tensor) -> None:

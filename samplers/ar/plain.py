@@ -168,10 +168,16 @@ def draw(
         results: ``[B, 3]`` float64: written are, of active rows, the code, its log-probability in
             nats, and whether the logits had NaN.
     """
-    host, vocab_size = numbers.cpu().numpy().copy(), logits.shape[1]
+    host = numbers.cpu().numpy().copy()
+    vocab_size = logits.shape[1]
     table = SlotTable(len(logits), frames=0, vocab_size=vocab_size, device=logits.device)
-    table.host, table.numbers, table.held = host, numbers, lengths.tolist()
-    table.avoid, table.codes, table.lengths, table.stopped = avoid, codes, lengths, stopped
+    table.host = host
+    table.numbers = numbers
+    table.held = lengths.tolist()
+    table.avoid = avoid
+    table.codes = codes
+    table.lengths = lengths
+    table.stopped = stopped
     sampler = ArSampler(table, stop_token=stop_token)
     slots = [slot for slot, one in enumerate(host) if one[Host.ACTIVE]]
     for slot in slots:
@@ -194,7 +200,8 @@ def _unpacked(record: bytes, vocab_size: int) -> SamplingParams:
     """Return params that ask for what a row's record says."""
     packed = torch.frombuffer(bytearray(record), dtype=torch.int64)[None]
     table = PlainTable.of(packed, vocab_size)
-    row, bias = PlainRow(*table.numbers[0].tolist()), table.bias[0].tolist()
+    row = PlainRow(*table.numbers[0].tolist())
+    bias = table.bias[0].tolist()
     whole = ("top_k", "min_tokens_to_keep", "min_frames", "repetition_penalty_window")
     knobs: dict[str, Any] = {
         **row._asdict(),

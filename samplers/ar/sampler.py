@@ -54,7 +54,8 @@ class ArSampler:
         if not 0 <= stop_token < vocab_size:
             raise ValueError(f"stop_token must be in [0, {vocab_size}), not {stop_token}")
         self.table = table
-        self._stop_token, self.vocab_size = stop_token, vocab_size
+        self._stop_token = stop_token
+        self.vocab_size = vocab_size
         self._rows: dict[int, RowInput] = {}
         self._built: dict[tuple[int, ...], StepRows] = {}
 
@@ -71,7 +72,8 @@ class ArSampler:
             self.leave(slot)
             self.table.begin(slot, row, key)
             if number:  # a search begins with one beam
-                self.table.beam_scores[slot], self.table.stopped[slot] = -torch.inf, True
+                self.table.beam_scores[slot] = -torch.inf
+                self.table.stopped[slot] = True
             self._rows[slot] = row
 
     def adopt(self, slot: int, row: RowInput) -> None:
@@ -157,7 +159,8 @@ class ArSampler:
             logits = rows.avoid(logits)
             self.table.host[rows.slots, Host.AVOID] = -1
         scores = rows.scores(sanitise(logits))
-        clean, scores.attention = scores.logits, attention
+        clean = scores.logits
+        scores.attention = attention
         effects = Effects(len(rows.slots)) if trace is not None and trace.top else None
         penalised = rows.pipeline.run(scores, tracing=trace is not None, effects=effects)
         left = scores.logits
@@ -169,7 +172,8 @@ class ArSampler:
         sources: Sequence[int] = range(len(rows.slots))
         if rows.pipeline.searches:
             step, sources = self._search(rows, step)
-        drawn, empty = step.drawn, step.drawn.empty
+        drawn = step.drawn
+        empty = step.drawn.empty
         ended = empty | (drawn.codes == self._stop_token)
         stopped = rows.stopped | ended | (rows.lengths >= rows.limits[:, 0])
         codes = drawn.codes.masked_fill(stopped, self._stop_token)

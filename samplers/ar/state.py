@@ -104,7 +104,8 @@ class SlotTable:
         self.host = np.zeros((slots, len(Host)), np.int64)
         self.host[:, Host.PARTNER] = range(slots)
         self.host[:, Host.AVOID] = -1
-        numbers, shared = torch.from_numpy(self.host), shared and device.type == "cpu"
+        numbers = torch.from_numpy(self.host)
+        shared = shared and device.type == "cpu"
         # ``[S, len(Host)]`` int64
         self.numbers = numbers if shared else torch.zeros_like(numbers, device=device)
         # ``[S, V]`` float32, added to the logits of one frame
@@ -145,7 +146,9 @@ class SlotTable:
 
     def begin(self, slot: int, row: RowInput, key: int) -> None:
         """Write what a row begins with: every column, so that nothing of the last one is left."""
-        device, length, drawn = self.codes.device, 0, row.drawn
+        device = self.codes.device
+        length = 0
+        drawn = row.drawn
         self.mu[slot].fill_(within(row.params.mirostat_tau)).mul_(2)
         self.last_act[slot] = NEVER
         past = self.codes.new_zeros(0)
@@ -161,7 +164,9 @@ class SlotTable:
         self.beam_scores[slot] = 0.0
         self._go_on(slot, row, length)
         numbers = self.host[slot]
-        numbers[Host.ACTIVE], numbers[Host.KEY], numbers[Host.LIMIT] = 1, key, row.max_frames
+        numbers[Host.ACTIVE] = 1
+        numbers[Host.KEY] = key
+        numbers[Host.LIMIT] = row.max_frames
         numbers[Host.ATTEMPT] = 0 if drawn is None else drawn.attempts
         numbers[Host.PROMPTED] = row.prompted
 
@@ -200,7 +205,8 @@ class SlotTable:
 
     def _go_on(self, slot: int, row: RowInput, length: int) -> None:
         """Have a row go on behind its first ``length`` codes, where nothing is to be avoided."""
-        self.lengths[slot], self.stopped[slot] = length, False
+        self.lengths[slot] = length
+        self.stopped[slot] = False
         self.held[slot] = length
         self.host[slot, Host.AVOID] = -1
         if row.tracks_runs:  # counted on the host, which waits for the device

@@ -105,7 +105,8 @@ class StepTensors(Rows):
 
         Of rows ``(B,)`` bool that had not ended before, and from which nothing could be drawn.
         """
-        scores, drawn = self.scores, self.drawn
+        scores = self.scores
+        drawn = self.drawn
         temperature = (scores.divisor if scores.divisor is not None else scores.ones())[:, 0]
         mu = scores.ones() * torch.nan
         if drawn.mu is not None and drawn.mirostat is not None:
@@ -162,7 +163,8 @@ class StepTensors(Rows):
 
     def _penalty_fields(self, stop_token: int) -> dict[str, Tensor]:
         """Return the fields of the record that say what bans and penalties did."""
-        clean, penalised = self.clean, self.penalised
+        clean = self.clean
+        penalised = self.penalised
         assert penalised is not None
         entropy, varentropy = moments(penalised)
         stop = penalised[:, stop_token, None]
@@ -178,7 +180,8 @@ class StepTensors(Rows):
 
     def _entropix_fields(self, goes_on: Tensor) -> dict[str, Tensor]:
         """Return the fields that say what entropix read and decided in rows that go on."""
-        logits, attention = self.scores.logits, self.scores.attention
+        logits = self.scores.logits
+        attention = self.scores.attention
         if attention is None:
             attention = logits.new_full((len(logits), len(ATTENTION)), torch.nan)
         decision = self.scores.decision or Decision.none(len(logits), logits.device)

@@ -59,7 +59,9 @@ def extend(
         scores: ``(B,)`` float32 nats, before the step; -inf in a row without a beam.
         finished: ``(B,)`` bool, beams that are not extended.
     """
-    sources, codes, scores = list(range(len(logits))), codes.clone(), scores.clone()
+    sources = list(range(len(logits)))
+    codes = codes.clone()
+    scores = scores.clone()
     for rows in searches:
         index = torch.tensor(rows, device=logits.device)
         parents, following, best = beam_step(

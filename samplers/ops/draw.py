@@ -104,7 +104,8 @@ def uniform(
 
     Source: the finaliser of splitmix64, Steele, Lea and Flood 2014 (variant 13 of Stafford).
     """
-    offset, words = 0, keys
+    offset = 0
+    words = keys
     for axis, count in zip(_AXES, (step, position, attempt, draw), strict=True):
         if isinstance(count, Tensor):
             words = words.add(count, alpha=_signed(axis))

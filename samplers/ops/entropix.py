@@ -82,8 +82,10 @@ def adjust(
     temperatures are finite. In ``knobs`` top_k is V where it is off.
     """
     heads = attention.nan_to_num(nan=0.0).clamp(0, 1e6)
-    spread, agreement = heads[:, :2], heads[:, 2:3]
-    both, unsureness = spread.sum(-1, keepdim=True), entropy + varentropy
+    spread = heads[:, :2]
+    agreement = heads[:, 2:3]
+    both = spread.sum(-1, keepdim=True)
+    unsureness = entropy + varentropy
     readings = torch.cat([heads, 1 - agreement, unsureness, both, agreement, heads[:, :1]], 1)
     every = settings.formulas.expand(len(states), -1, -1, -1)
     formulas = every.gather(
@@ -179,9 +181,11 @@ class EntropixSettings:
         self.thresholds = thresholds.float() * self.signs
         shape = len(one), len(_FORMULAS), len(KNOBS), len(_COLUMNS)
         self.formulas = torch.zeros(shape, device=one.device)  # ``(B, states, knobs, columns)``
-        self.formulas[..., 0], self.formulas[..., -1] = 1, torch.inf
+        self.formulas[..., 0] = 1
+        self.formulas[..., -1] = torch.inf
         self.formulas[..., -2] = -torch.inf
-        self.formulas[:, :, 0, -2], self.formulas[:, :, 0, -1] = 0, HOTTEST
+        self.formulas[:, :, 0, -2] = 0
+        self.formulas[:, :, 0, -1] = HOTTEST
         for number, knobs in _FORMULAS.items():
             for knob, terms in knobs.items():
                 for column, name in terms.items():

@@ -12,7 +12,8 @@ def guide(positive: Tensor, negative: Tensor, strength: Tensor, rescale: Tensor)
 
     Source: Ho and Salimans 2022, arXiv:2207.12598; the rescale, Lin et al. 2023, arXiv:2305.08891.
     """
-    share, strength = rescale[:, None, None], strength[:, None, None]
+    share = rescale[:, None, None]
+    strength = strength[:, None, None]
     guided = negative + (positive - negative) * strength
     spread = guided.flatten(1).std(1)[:, None, None]
     ratio = positive.flatten(1).std(1)[:, None, None] / spread

@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 MODES = ("signed", "additive", "raw")
-ADDITIVE, RAW = MODES.index("additive"), MODES.index("raw")
+ADDITIVE = MODES.index("additive")
+RAW = MODES.index("raw")
 
 # e^20 decides any draw, and 75 repeats with decay would overflow float32.
 STRONGEST_NATS = 20.0
@@ -60,7 +61,8 @@ def nats_by_distance(
 
 def summed_nats(recent: Tensor, vocab_size: int, each: Tensor, one_time: Tensor | None) -> Tensor:
     """Return each code's nats, within 20 of 0; ``one_time``: those of its newest occurrence."""
-    counts, ids = recent >= 0, recent.clamp(min=0)
+    counts = recent >= 0
+    ids = recent.clamp(min=0)
     if one_time is not None:
         counts &= ~one_time | _is_newest(ids, recent >= 0, vocab_size)
     total = torch.zeros(

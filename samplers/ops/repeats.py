@@ -19,15 +19,19 @@ def runs_of(codes: Sequence[int]) -> list[int]:
 
     Source: the Z-algorithm, Gusfield 1997, over the codes newest first.
     """
-    newest, length = codes[::-1], len(codes)
-    found, left, right = [0] * length, 0, 0
+    newest = codes[::-1]
+    length = len(codes)
+    found = [0] * length
+    left = 0
+    right = 0
     for lag in range(1, length):
         run = min(right - lag, found[lag - left]) if lag < right else 0
         while lag + run < length and newest[run] == newest[lag + run]:
             run += 1
         found[lag] = run
         if lag + run > right:
-            left, right = lag, lag + run
+            left = lag
+            right = lag + run
     return [*found[1:], 0][:length]
 
 

@@ -44,7 +44,8 @@ def find_loop(
 
 def _periods(codes: Sequence[int], longest: int) -> Iterator[int]:
     """Yield how many frames ago the newest code was drawn, each time within the longest period."""
-    before, period = codes[-2 : -2 - longest : -1], 0
+    before = codes[-2 : -2 - longest : -1]
+    period = 0
     for _ in range(before.count(codes[-1]) if before else 0):
         period = before.index(codes[-1], period) + 1
         yield period

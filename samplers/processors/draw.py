@@ -215,7 +215,9 @@ class Redraw:
 
         ``others`` are the candidates beside the first, if they are drawn already.
         """
-        codes, logits, decision = drawn.codes, drawn.logits, scores.decision
+        codes = drawn.codes
+        logits = drawn.logits
+        decision = scores.decision
         if decision is None:
             return codes, logits
         if self.resamples:

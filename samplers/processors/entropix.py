@@ -37,9 +37,11 @@ class Entropix(LogitsProcessor):
         self._off = ~batch.column(batch.is_on("entropix"))
         self._settings = settings(batch)
         resamples = [p.entropix_action == "resample" for p in batch.params]
-        self._resamples, self._any_resamples = batch.column(resamples), any(resamples)
+        self._resamples = batch.column(resamples)
+        self._any_resamples = any(resamples)
         branches = batch.is_on("branch")
-        self._branches, self._any_branches = batch.column(branches), any(branches)
+        self._branches = batch.column(branches)
+        self._any_branches = any(branches)
         self._keeps = self._resamples | self._branches
         silences = zip(batch.is_on("pause"), batch.silent, strict=True)
         # Of rows that do not pause, none
@@ -99,7 +101,8 @@ class Entropix(LogitsProcessor):
 
     def _paused(self, scores: Scores, unsure: Tensor, silent: Tensor) -> Tensor:
         """Leave only ``silent`` codes in the ``unsure`` rows that pause; return which do."""
-        lengths, span = scores.lengths, self._settings["pause_silence"]
+        lengths = scores.lengths
+        span = self._settings["pause_silence"]
         assert scores.limits is not None
         assert scores.last_act is not None
         distance = torch.arange(1, scores.recent.shape[1] + 1, device=lengths.device)

@@ -118,7 +118,8 @@ class Scores(Rows):
 
     def replace(self, logits: Tensor) -> None:
         """Set the logits, ``(B, V)`` float32, and forget the sorted ones."""
-        self.logits, self._ordered = logits, None
+        self.logits = logits
+        self._ordered = None
         self._floors.clear()
 
     def keep_from(self, floor: Tensor) -> None:

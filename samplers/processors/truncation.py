@@ -86,7 +86,8 @@ class TypicalP(LogitsProcessor):
     features = ("typical_p",)
 
     def __init__(self, batch: BatchParams) -> None:
-        self._p, self._protected = batch.knob("typical_p", math.inf), batch.protected
+        self._p = batch.knob("typical_p", math.inf)
+        self._protected = batch.protected
 
     def __call__(self, scores: Scores) -> None:
         """Filter the scores."""

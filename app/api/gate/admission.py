@@ -76,7 +76,8 @@ class Keyring:
 
     def owner(self, key: str) -> str | None:
         """Return the owner of a key, or None. Runs in constant time for a keyring."""
-        digest, found = hashed(key), None
+        digest = hashed(key)
+        found = None
         for known, owner in self._owners.items():
             if hmac.compare_digest(known, digest):
                 found = owner
@@ -192,7 +193,8 @@ _MANY_CLIENTS = 4096  # from here on, those without a recent request are forgott
 _POLL_S = 0.02
 _WORK_RETRY_S = 1
 
-MOST_CUTS, CUTS_A_SECOND = 200.0, 20.0
+MOST_CUTS = 200.0
+CUTS_A_SECOND = 20.0
 """How many speeches a client may begin and leave at once, and how many a second after that."""
 
 
@@ -229,7 +231,8 @@ class Admission:
     async def _wait_s(self, client: str) -> float | None:
         """Count a request; return None if the rate limit allows it, else the seconds to wait."""
         assert self._rate is not None
-        now_s, most = time.monotonic(), self._rate.amount
+        now_s = time.monotonic()
+        most = self._rate.amount
         if len(self._times) > _MANY_CLIENTS:
             recent = {one: at for one, at in self._times.items() if at[-1] > now_s - _WINDOW_S}
             self._times = recent

@@ -93,7 +93,8 @@ class LimitedBody:
         self, receive: Receive, headers: Headers, limit_bytes: int, timeout_s: float
     ) -> None:
         self._receive = receive
-        self._limit_bytes, self._timeout_s = limit_bytes, timeout_s
+        self._limit_bytes = limit_bytes
+        self._timeout_s = timeout_s
         declared = headers.get("content-length", "")
         self._declared_bytes = int(declared) if declared.isdecimal() else 0
         self._started_s = asyncio.get_running_loop().time()
@@ -141,7 +142,8 @@ class SentAnswer:
     """
 
     def __init__(self, send: Send, state: Mapping[str, Any], stall_timeout_s: float) -> None:
-        self._send, self._state = send, state
+        self._send = send
+        self._state = state
         self._patience = Patience(stall_timeout_s)
         self.status: int | None = None  # of HTTP, or 101 of an accepted WebSocket
         self.bytes = 0  # of the body or the messages sent so far
@@ -183,7 +185,8 @@ class SentAnswer:
                 self.bytes += len(message.get("body", b""))
                 self.whole = not message.get("more_body", False)
             case "accept":
-                self.status, self.whole = _SWITCHING_PROTOCOLS, True
+                self.status = _SWITCHING_PROTOCOLS
+                self.whole = True
             case "send":
                 self.bytes += len(message.get("bytes") or message.get("text") or "")
 
@@ -451,8 +454,11 @@ class GateMiddleware:
         admission: Admission,
         metrics: HttpMetrics,
     ) -> None:
-        self._app, self._settings, self._keyring = app, settings, keyring
-        self._admission, self._metrics = admission, metrics
+        self._app = app
+        self._settings = settings
+        self._keyring = keyring
+        self._admission = admission
+        self._metrics = metrics
         self._hosts = Hosts(settings.host, settings.allowed_hosts)
         self._origins = Origins(settings.origins)
         open_metrics = {_METRICS} if settings.metrics == "open" else frozenset[str]()
@@ -543,7 +549,8 @@ class GateMiddleware:
 
     def _limited(self, scope: Scope, receive: Receive) -> LimitedBody:
         """Return the body of an HTTP request within its limits."""
-        settings, upload = self._settings, (scope["method"], scope["path"]) in UPLOADS
+        settings = self._settings
+        upload = (scope["method"], scope["path"]) in UPLOADS
         limit_bytes = settings.max_upload_bytes if upload else settings.max_body_bytes
         return LimitedBody(receive, Headers(scope=scope), limit_bytes, settings.body_timeout_s)
 
@@ -551,7 +558,8 @@ class GateMiddleware:
         connection = HTTPConnection(scope)
         status = answer.status or CLIENT_CLOSED
         method = scope.get("method", "WS")
-        path, milliseconds = scope["path"][:_LONGEST_PATH], round(1000 * seconds, 1)
+        path = scope["path"][:_LONGEST_PATH]
+        milliseconds = round(1000 * seconds, 1)
         who = {
             "owner": connection.state.owner,
             "client": connection.client.host if connection.client else "",
@@ -580,7 +588,8 @@ class GateMiddleware:
 
 def _identify(scope: Scope) -> None:
     """Give a request its id, and note that of the client and its address."""
-    request_id, sent_id = uuid4().hex, Headers(scope=scope).get(ID_HEADER, "")
+    request_id = uuid4().hex
+    sent_id = Headers(scope=scope).get(ID_HEADER, "")
     client_id = sent_id if re.fullmatch(_CLIENT_ID, sent_id) else None
     scope.setdefault("state", {}).update(id=request_id, owner="", client_id=client_id)
     if (client := scope.get("client")) is not None:

@@ -53,7 +53,8 @@ class SharedAdmission(Admission):
         lease_s: float = LEASE_S,
     ) -> None:
         super().__init__(rate_per_minute, max_concurrent)
-        self._state, self._lease_s = state, lease_s
+        self._state = state
+        self._lease_s = lease_s
         storage = RedisStorage(
             f"async+{url}",
             implementation="redispy",
@@ -85,7 +86,8 @@ class SharedAdmission(Admission):
             return await super().work(client)
         self.check_open()
         self.check_cuts(client)
-        token, key = uuid4().hex, f"{PREFIX}work:{client}"
+        token = uuid4().hex
+        key = f"{PREFIX}work:{client}"
         arguments = [token, self._max_concurrent, self._lease_s]
         try:
             if not await self._state.run(self._acquire, keys=[key], args=arguments):

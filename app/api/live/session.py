@@ -37,8 +37,10 @@ class LiveSession(ABC, Generic[M]):
     """
 
     def __init__(self, socket: LiveSocket, services: Services, client: str, owner: str) -> None:
-        self._socket, self._services = socket, services
-        self._client, self._owner = client, owner
+        self._socket = socket
+        self._services = services
+        self._client = client
+        self._owner = owner
         self._idle_timeout_s = services.settings.idle_timeout_s
         self.speeches: dict[str, LiveSpeech] = {}  # the open ones, as the protocol names them
         self.over = False  # whether the session is to end

@@ -150,8 +150,11 @@ class LiveSpeech:
     def __init__(
         self, services: Services, job: SpeechJob, output: OutputOptions, messages: SpeechMessages
     ) -> None:
-        self.job, self._output, self._messages = job, output, messages
-        self._services, self._rate_hz = services, services.engine.info.sample_rate_hz
+        self.job = job
+        self._output = output
+        self._messages = messages
+        self._services = services
+        self._rate_hz = services.engine.info.sample_rate_hz
         settings = services.settings
         self.growing = GrowingSpeech(
             services.engine,

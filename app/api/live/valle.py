@@ -126,7 +126,8 @@ class ValleSession(WebSocketSession):
 
     async def opened(self) -> None:
         """Send `session.created`."""
-        settings, info = self._settings, self._services.engine.info
+        settings = self._settings
+        info = self._services.engine.info
         await self._socket.message(
             "session.created",
             protocol=PROTOCOL,
@@ -240,7 +241,9 @@ class ResponseMessages(SpeechMessages):
         form: Literal["pcm", "ulaw", "alaw"] = "pcm",
     ) -> None:
         super().__init__()
-        self._socket, self._wanted, self._form = socket, wanted, form
+        self._socket = socket
+        self._wanted = wanted
+        self._form = form
         self._reports: ReportWriter = services.reports
         self._rate_hz = services.engine.info.sample_rate_hz
         self.ignored: list[str] = []  # fields of the request that do nothing
@@ -290,7 +293,8 @@ class ResponseMessages(SpeechMessages):
         if error is not None:
             await self._send("error", sequence=None, error=speech_error_detail(error))
         growing = speech.growing
-        so_far, plan = growing.result, growing.plan
+        so_far = growing.result
+        plan = growing.plan
         await self._send(
             "response.done",
             finish_reason=result.finish_reason if result else "error" if error else "cancelled",

@@ -183,7 +183,8 @@ class RecentSpeeches:
     """
 
     def __init__(self, limit: int, *, log_text: bool = False) -> None:
-        self._limit, self._log_text = limit, log_text
+        self._limit = limit
+        self._log_text = log_text
         self._kept: dict[str, tuple[SpeechJob, Outcome]] = {}  # oldest first
         self._ids: dict[str, Entry] = {}  # oldest first
         self._claims: dict[str, tuple[str, str]] = {}  # speech id -> key, digest

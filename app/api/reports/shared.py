@@ -61,7 +61,9 @@ class SharedSpeeches(RecentSpeeches):
         log_text: bool = False,
     ) -> None:
         super().__init__(limit, log_text=log_text)
-        self._state, self._keep_s, self._keep_bytes = state, keep_s, keep_bytes
+        self._state = state
+        self._keep_s = keep_s
+        self._keep_bytes = keep_bytes
         self._store = state.redis.register_script(_KEEP)
         self._unwritten: dict[str, tuple[SpeechJob, Outcome]] = {}
         self._writing: asyncio.Task[None] | None = None
@@ -159,7 +161,8 @@ class SharedSpeeches(RecentSpeeches):
         return None if found is None else Entry(*json.loads(found))
 
     def _end(self, key: str, entry: Entry | None) -> None:
-        redis, key = self._state.redis, PREFIX + key
+        redis = self._state.redis
+        key = PREFIX + key
         ending: Callable[[], Awaitable[object]] = partial(redis.delete, key)
         if entry is not None:
             ending = partial(redis.set, key, json.dumps(entry), ex=self._keep_s)

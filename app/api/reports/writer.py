@@ -34,7 +34,8 @@ _LONGER = 16
 _REST = 4.0
 """Sleep after a piece, as a multiple of the time it took."""
 
-_FREE_BITS, _WORTH_SAYING = 12.0, 0.25
+_FREE_BITS = 12.0
+_WORTH_SAYING = 0.25
 """A mu that lets every code pass, and the share of the codes from which a warning says so."""
 
 _SILENT: Final = "nothing is spoken: the text has only signs, symbols or pauses"
@@ -182,7 +183,8 @@ def warnings_for(text: str, speech: Plan | Outcome) -> list[str]:
 
 def _report(job: SpeechJob, outcome: Outcome) -> SpeechReport:
     """Return the report of a job, without its utterances."""
-    failed, warnings = isinstance(outcome, Failure), list[str]()
+    failed = isinstance(outcome, Failure)
+    warnings = list[str]()
     if outcome.nar is not None:
         warnings = warnings_for(job.text, outcome)
     return SpeechReport(

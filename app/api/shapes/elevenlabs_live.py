@@ -26,7 +26,10 @@ from app.api.shapes.words import FinalWords, TimedCharacter, timed_characters
 from app.engine.errors import InvalidRequest, SpeechError, UnknownModel, UnknownVoice
 from app.engine.job import SpeechResult, WordTimes
 
-_CLOSED, _REFUSED, _FAILED = 1000, 1008, 1011  # RFC 6455: normal, policy, internal error
+# RFC 6455: normal, policy, internal error
+_CLOSED = 1000
+_REFUSED = 1008
+_FAILED = 1011
 _REASON_CHARS: Final = 100
 _MOST_CONTEXTS: Final = 5
 _DEFAULT_CONTEXT: Final = "default"
@@ -226,7 +229,8 @@ class ContextsSession(ElevenLabsSession):
 
     async def _close(self, name: str) -> None:
         """Close a context: text that was flushed is still spoken, other is not."""
-        speech, context = self.speeches.get(name), self.contexts.get(name)
+        speech = self.speeches.get(name)
+        context = self.contexts.get(name)
         if speech is None:
             await self.speech_ended(name, None)
         elif context is not None and context.flushed and not speech.growing.ended:
@@ -261,9 +265,13 @@ class TextMessages(SpeechMessages):
         absolute: bool = True,
     ) -> None:
         super().__init__()
-        self._session, self._name, self._speed = session, name, speed
-        self._more, self._absolute = more, absolute
-        self._final, self._sent_s = FinalWords(), 0.0
+        self._session = session
+        self._name = name
+        self._speed = speed
+        self._more = more
+        self._absolute = absolute
+        self._final = FinalWords()
+        self._sent_s = 0.0
 
     async def sound(self, sound: bytes, words: Sequence[WordTimes]) -> None:
         """Send the next bytes of the file, and the characters of words that are heard."""

@@ -183,13 +183,16 @@ class _Narration(SpeechMessages):
         self, session: StreamSession, config: SessionConfig, number: int, rate_hz: int
     ) -> None:
         super().__init__()
-        self._session, self._config, self._rate_hz = session, config, rate_hz
+        self._session = session
+        self._config = config
+        self._rate_hz = rate_hz
         self._place = {"utterance_index": number, "sentence_index": 0}
         self._file = bytearray()  # of an utterance that is sent whole
         self._bytes = 0  # of audio, sent
         self._started = False
         self._chunks = 0
-        self._final, self._words = FinalWords(), list[WordTimes]()
+        self._final = FinalWords()
+        self._words = list[WordTimes]()
 
     async def sound(self, sound: bytes, words: Sequence[WordTimes]) -> None:
         """Send the next bytes, or keep them for the end."""

@@ -77,7 +77,8 @@ class TimedJson(Framing):
 
     def sound(self, part: bytes) -> bytes:
         """Return the line with the next bytes of the file."""
-        words, self._next = self._next, []
+        words = self._next
+        self._next = []
         return self._json(part, words) + b"\n"
 
     def done(self, result: SpeechResult, audio_s: float) -> bytes:  # noqa: ARG002

@@ -202,7 +202,8 @@ class WyomingSession(LiveSession[Event | InvalidRequest]):
             case "ping":
                 await self.send("pong", {"text": event.data.get("text")})
             case "synthesize-start":
-                self._streams, self._tail = True, ""
+                self._streams = True
+                self._tail = ""
                 if listening:
                     await self.cancel(_OPEN)
                 await self._begin(_wanted(event))
@@ -275,7 +276,9 @@ class _Sound(SpeechMessages):
 
     def __init__(self, session: WyomingSession, rate_hz: int, *, streamed: bool) -> None:
         super().__init__()
-        self._session, self._streamed, self._rate_hz = session, streamed, rate_hz
+        self._session = session
+        self._streamed = streamed
+        self._rate_hz = rate_hz
         self._shape = {"rate": rate_hz, "width": 2, "channels": 1}
         self._samples = 0
         self._waiting: asyncio.Task[None] | None = None
@@ -288,7 +291,8 @@ class _Sound(SpeechMessages):
 
     async def sound(self, sound: bytes, words: Sequence[WordTimes]) -> None:  # noqa: ARG002
         """Send the next samples."""
-        at_ms, self._sent = 1000 * self._samples // self._rate_hz, True
+        at_ms = 1000 * self._samples // self._rate_hz
+        self._sent = True
         self._samples += len(sound) // 2
         await self._session.send("audio-chunk", self._shape | {"timestamp": at_ms}, sound)
 
@@ -331,8 +335,11 @@ async def read_event(reader: asyncio.StreamReader, max_bytes: int) -> Event:
     except asyncio.LimitOverrunError:
         raise InvalidRequest(f"the line is longer than {_LINE_BYTES} bytes") from None
     head = _object(line)
-    kind, data, length = head.get("type"), head.get("data"), head.get("data_length")
-    data, length = {} if data is None else data, 0 if length is None else length
+    kind = head.get("type")
+    data = head.get("data")
+    length = head.get("data_length")
+    data = {} if data is None else data
+    length = 0 if length is None else length
     if not isinstance(kind, str) or not isinstance(data, dict) or type(length) is not int:
         raise InvalidRequest("the event is not valid")
     if head.get("payload_length"):

@@ -93,7 +93,9 @@ class Events(Framing):
 
     def __init__(self, text: str, speed: float, *, lines: bool = False) -> None:
         super().__init__(NDJSON if lines else EVENT_STREAM)
-        self._text, self._speed, self._lines = text, speed, lines
+        self._text = text
+        self._speed = speed
+        self._lines = lines
 
     def event(self, kind: str, **fields: Any) -> bytes:
         """Return an event as it is sent; see `message`."""
@@ -219,8 +221,11 @@ class Answer:
     output: OutputOptions  # once it is known
 
     def __init__(self, request: Request, framing: Framing, came_s: float) -> None:
-        self.request, self.framing, self._came_s = request, framing, came_s
-        self.client, state = client_of(request), request.app.state
+        self.request = request
+        self.framing = framing
+        self._came_s = came_s
+        self.client = client_of(request)
+        state = request.app.state
         self.engine: SpeechEngine = state.engine
         self.recent: RecentSpeeches = state.recent
         self.settings: Settings = state.settings
@@ -264,7 +269,8 @@ class Answer:
         return Response(status_code=CLIENT_CLOSED) if answer is None else answer
 
     async def _rendered(self, chunks: list[AudioChunk]) -> Response:
-        rate_hz, result = chunks[0].sample_rate_hz, result_of(chunks)
+        rate_hz = chunks[0].sample_rate_hz
+        result = result_of(chunks)
         rendering = self.renderer(rate_hz, whole=True)
         samples = deque(chunk.samples for chunk in chunks)
         chunks.clear()
@@ -319,11 +325,16 @@ class StreamedSpeech(StreamingResponse):
         stream: SpeechStream,
         opening: Sequence[AudioChunk],
     ) -> None:
-        self._job, self._stream, self._opening = job, stream, opening
-        self._framing, rate_hz, plan = answer.framing, opening[0].sample_rate_hz, stream.plan
+        self._job = job
+        self._stream = stream
+        self._opening = opening
+        self._framing = answer.framing
+        rate_hz = opening[0].sample_rate_hz
+        plan = stream.plan
         assert plan is not None  # known with the first audio
         self._rendering = answer.renderer(rate_hz, plan=plan)
-        self._answer, self._audio_s = answer, 0.0
+        self._answer = answer
+        self._audio_s = 0.0
         self._result: SpeechResult | None = None
         self._error: SpeechError | None = None
         headers = opening_headers(plan, plan.voice.name, answer.output.rate_hz(rate_hz)) | {
@@ -387,7 +398,8 @@ class StreamedSpeech(StreamingResponse):
             yield chunk
 
     def _failure(self) -> Failure:
-        stream, error = self._stream, self._error
+        stream = self._stream
+        error = self._error
         return Failure.of(self._job, stream.plan, error, stream.progress.frames, self._audio_s)
 
 
@@ -413,7 +425,8 @@ def result_headers(
     result: SpeechResult, sample_rate_hz: int, audio_s: float, first_audio_s: float
 ) -> dict[str, str]:
     """Return the headers of a whole response; `first_audio_s` is counted from the request."""
-    times, usage = result.timings, Usage.of(result)
+    times = result.timings
+    usage = Usage.of(result)
     stages = {
         "queue": times.queue_s,
         "text": times.text_s,

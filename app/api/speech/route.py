@@ -142,7 +142,9 @@ async def speak(
     request: Request, wanted: SpeechRequest, framing: Framing | None = None
 ) -> Response:
     """Submit a request and return its response, whole or streamed, framed or as it asks."""
-    came_s, state, engine = monotonic(), request.state, get_engine(request)
+    came_s = monotonic()
+    state = request.state
+    engine = get_engine(request)
     if framing is None:
         framing = framing_of(wanted, request.headers.get("accept", ""), engine.info)
     answer = Answer(request, framing, came_s)
@@ -156,7 +158,8 @@ async def speak(
 
 async def _spoken_once(wanted: SpeechRequest, answer: Answer) -> Response:
     """Return the response to a request whose id may be that of an earlier one; as `_spoken`."""
-    request, recent = answer.request, answer.recent
+    request = answer.request
+    recent = answer.recent
     state = request.state
     body = f"{request.url.path} {wanted.model_dump_json()}"
     digest = hashlib.sha256(body.encode()).hexdigest()
@@ -177,7 +180,8 @@ async def _spoken_once(wanted: SpeechRequest, answer: Answer) -> Response:
 
 async def _spoken(wanted: SpeechRequest, answer: Answer) -> Response:
     """Submit a checked request and return its response."""
-    state, recent = answer.request.state, answer.recent
+    state = answer.request.state
+    recent = answer.recent
     job = wanted.job(state.id, state.owner, answer.client)
     job = replace(job, kept=await recent.take(wanted.continue_from, state.owner))
     answer.output = output_of(job, wanted.sound_format)
@@ -272,7 +276,8 @@ async def replayed(
 
 
 async def _replayed(result: SpeechResult, answer: Answer) -> Response:
-    engine, settings = answer.engine, answer.settings
+    engine = answer.engine
+    settings = answer.settings
     pauses = pauses_s(result.utterances, result.params.pause_s or 0.0, more=False)
     frames = max(0.0, result.sound_frames - len(result.utterances))  # where the drawing was ended
     sound_s = frames / engine.info.frame_rate_hz
@@ -373,7 +378,8 @@ async def decode_codes(
     Pauses, speed and loudness are those of that speech.
     """
     job, result = await recent.complete(speech_id, request.state.owner)
-    kind, count = media_type(request.headers), len(result.utterances)
+    kind = media_type(request.headers)
+    count = len(result.utterances)
     # In the render pool, and counted first: lists in place of codes take milliseconds to read.
     read = partial(_read, await request.body(), kind, count)
     pool: RenderPool = request.app.state.render_pool

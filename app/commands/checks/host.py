@@ -71,7 +71,8 @@ def writable(name: str, setting: str) -> Path:
 
 def check_port(settings: Settings) -> str:
     """Bind the ports of the service for a moment, all at once."""
-    host, free = settings.host, list[str]()
+    host = settings.host
+    free = list[str]()
     with ExitStack() as bound:
         for name in ("port", "wyoming_port"):
             port: int = getattr(settings, name)
@@ -109,7 +110,8 @@ def check_open_files(settings: Settings) -> str:
     most = _MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, _MOST_FILES)
     if soft < most:
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
-    files, needed = max(soft, most), settings.max_connections + _OTHER_FILES
+    files = max(soft, most)
+    needed = settings.max_connections + _OTHER_FILES
     if files < needed:
         raise CommandError(
             f"at most {files} files may be open, and {settings.max_connections} connections need"

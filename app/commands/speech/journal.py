@@ -29,7 +29,8 @@ class Journal:
     """
 
     def __init__(self, folder: Path, job: SpeechJob, pieces: Sequence[str], made_by: str) -> None:
-        self.folder, self._job = folder, job
+        self.folder = folder
+        self._job = job
         self._keys = list(_keys(job, pieces, made_by))
         self._mapped: Samples = np.zeros(0, np.float32)
         self._end = 0
@@ -65,7 +66,8 @@ class Journal:
 
         Raises CommandFailed if it cannot be written.
         """
-        begin, self._end = self._end, self._end + len(samples)
+        begin = self._end
+        self._end = self._end + len(samples)
         about = {"key": self._keys[number], "begin": begin, "end": self._end}
         path = self._path(number)
         partial = path.with_name(path.name + ".partial")

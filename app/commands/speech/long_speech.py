@@ -77,9 +77,12 @@ class LongSpeech(SpeechStream):
     ) -> None:
         thoughts = job.thoughts == "speak"
         self._pieces = engine.pieces or split_pieces(job.text, thoughts=thoughts)
-        self._engine, self._submit = engine, submit
-        self._journal, self._progress = engine.journal, engine.progress
-        self._whole, self._chain = job, JobChain(job)
+        self._engine = engine
+        self._submit = submit
+        self._journal = engine.journal
+        self._progress = engine.progress
+        self._whole = job
+        self._chain = JobChain(job)
         self._stream: SpeechStream | None = None
         self._chunks = self._speak()
 
@@ -129,11 +132,13 @@ class LongSpeech(SpeechStream):
         with self._named(number):
             async with aclosing(self._stream) as stream:
                 async for chunk in stream:
-                    self.plan, self.progress = self.plan or stream.plan, stream.progress
+                    self.plan = self.plan or stream.plan
+                    self.progress = stream.progress
                     chunks.append(chunk)
                     if live:
                         yield replace(chunk, result=None)
-        result, rate_hz = chunks[-1].result, chunks[0].sample_rate_hz
+        result = chunks[-1].result
+        rate_hz = chunks[0].sample_rate_hz
         assert result is not None  # the last chunk has it
         self._chain.add(result)
         if self._journal is not None:

@@ -41,7 +41,9 @@ class SpeechClient:
         document: Document,
         form: AudioFormat,
     ) -> None:
-        self._client, self._options, self._form = client, options, form
+        self._client = client
+        self._options = options
+        self._form = form
         self._document = document
         # where its chapters begin in the sound, at speed 1, once it is spoken
         self.begins_s: Callable[[], Sequence[float]] = lambda: ()
@@ -51,7 +53,8 @@ class SpeechClient:
 
     async def speak(self) -> None:
         """Request the speech, write it where the command line says, and print a summary."""
-        options, out = self._options, self._options.target
+        options = self._options
+        out = self._options.target
         if options.play or options.piped:
             answer = await self._stream()
         else:
@@ -119,7 +122,8 @@ class SpeechClient:
 
     async def _report(self, answer: httpx2.Response) -> httpx2.Response:
         """Return the report of a speech, if it is needed, else the response itself."""
-        options, reason = self._options, answer.headers.get("x-finish-reason")
+        options = self._options
+        reason = answer.headers.get("x-finish-reason")
         if not (options.trace or options.subtitles or reason in {None, "empty"}):
             return answer
         report = await self._client.get(f"{_PATH}/{answer.headers['x-request-id']}")
@@ -171,7 +175,8 @@ class SpeechClient:
     def _summarise(self, answer: httpx2.Response, report: httpx2.Response) -> None:
         """Print how long the speech is, and what repeats it."""
         headers = answer.headers
-        audio_s, reason = float(headers.get("x-audio-ms", 0)) / 1000, "x-finish-reason"
+        audio_s = float(headers.get("x-audio-ms", 0)) / 1000
+        reason = "x-finish-reason"
         if reason not in headers and not report.is_error:  # the head of a stream is sent before
             audio_s = report.json()["audio_s"] / self._options.speed
         finish = headers.get(reason) or ("" if report.is_error else report.json()["finish_reason"])

@@ -11,7 +11,9 @@ from app.engine.job import WordTimes
 
 FORMATS: Final = (".srt", ".vtt")
 
-_LINE_CHARS, _LINES = 42, 2  # as broadcasters have them
+# as broadcasters have them
+_LINE_CHARS = 42
+_LINES = 2
 _LONGEST_S: Final = 7.0
 _LEAST_S: Final = 0.1
 _DASHES: Final = " -\u2013\u2014\n"

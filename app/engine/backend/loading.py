@@ -81,8 +81,10 @@ def place_on_gpu(model: Valle, device: torch.device, *, fused: bool) -> None:
 
 def model_info(speech: SpeechModel, device: torch.device) -> ModelInfo:
     """Return what the outside may know of a loaded model; how rows batch is measured if need be."""
-    model, codec = speech.model, speech.codec.config
-    quantized, batching = False, ""
+    model = speech.model
+    codec = speech.codec.config
+    quantized = False
+    batching = ""
     if device.type == "cpu":
         from models.int8.quantized import is_quantized
 

@@ -17,7 +17,7 @@ from torch import Tensor
 from app.engine.admission import check_audio_s, spoken_symbols, stretched
 from app.engine.admission import pauses_s as pauses_of
 from app.engine.errors import InvalidRequest, UnknownVoice, VoiceDamaged
-from app.engine.interface import Plan, Reading, Speaker
+from app.engine.interface import Plan, PromptedVoice, Reading
 from app.engine.job import USUAL_PHONEME_S, Codes, KeptTake, NarPlan, SpeechJob
 from app.engine.reading import TextProcess
 from app.engine.voices import Voices
@@ -48,7 +48,8 @@ MAX_TRANSCRIPT = 1_000
 """Characters of what a recording says."""
 
 _CACHED_TRANSCRIPTS = 256
-USUAL_ROWS, MORE_FEATURES = 2, 4
+USUAL_ROWS = 2
+MORE_FEATURES = 4
 """Rows, and features beside those of the model's own preset, of a job whose cost is usual."""
 
 _SHOWN_DIGITS = 20
@@ -85,9 +86,11 @@ class Planner:
         self._codec = speech.codec
         self._decoder = speech.decoder_name
         self._frame_rate_hz = speech.codec.config.frame_rate_hz
-        self._max_text_chars, self._max_audio_s = settings.max_text_chars, settings.max_audio_s
+        self._max_text_chars = settings.max_text_chars
+        self._max_audio_s = settings.max_audio_s
         self._unreadable = settings.unreadable
-        self._presets, self._dictionaries = catalog.presets, catalog.dictionaries
+        self._presets = catalog.presets
+        self._dictionaries = catalog.dictionaries
         try:
             self.front_end = FrontEnd(config)
             builtin = BuiltinVoices(speech.folder / "voices")
@@ -112,7 +115,8 @@ class Planner:
         # Ids of what recordings say, by the voices' keys
         self._transcripts: dict[tuple[str | None, str], Sequence[int]] = {}
         # No step waits for a voice that is encoded, and no voice for a recording.
-        self._stream, self._own_stream = new_stream(device), new_stream(device)
+        self._stream = new_stream(device)
+        self._own_stream = new_stream(device)
         self._prompts = PromptCodes(
             speech.codec, device, max_frames=config.max_prompt_frames, digest=codec_sha256
         )
@@ -138,7 +142,8 @@ class Planner:
         or language is not for this model, the speech would last too long, there is no such preset,
         knobs contradict, or the model cannot honour one.
         """
-        started_s, config = perf_counter(), self._config
+        started_s = perf_counter()
+        config = self._config
         self._check_length(job.text)
         voice = self.voices.speaker(job.voice, job.owner)
         language = self.voices.language(job.language, voice)
@@ -171,7 +176,7 @@ class Planner:
         job = limited(job, utterances, params.pause_s, self._frame_rate_hz, self._max_audio_s)
         text_s = perf_counter() - started_s
         heard = any(one.voice is None for one in utterances)
-        own = self._speaker(voice) if heard else Speaker(voice)
+        own = self._speaker(voice) if heard else PromptedVoice(voice)
         return Plan(
             job,
             params,
@@ -249,27 +254,27 @@ class Planner:
 
     def _named(
         self, utterances: Sequence[Utterance], owner: str, params: SamplingParams
-    ) -> dict[str, Speaker]:
+    ) -> dict[str, PromptedVoice]:
         """Return the voices that a text names, in lower case, with their prompts."""
-        speakers: dict[str, Speaker] = {}
+        speakers: dict[str, PromptedVoice] = {}
         for name, voice in named(utterances, lambda one: self.voices.speaker(one, owner)).items():
             check_trained(params, voice, self._config)
             speakers[name] = self._speaker(voice)
         return speakers
 
-    def _speaker(self, voice: Voice) -> Speaker:
+    def _speaker(self, voice: Voice) -> PromptedVoice:
         """Return a voice with its prompt, and what that says where the model reads it."""
         prompt = self._prompt(voice)
         if self._config.prompt == "segment":
-            return Speaker(voice, prompt)
+            return PromptedVoice(voice, prompt)
         if prompt is None:
             if not self._config.start_token:
                 raise InvalidRequest(
                     f"the model goes on from a recording, and the voice {voice.name!r} has none",
                     param="voice",
                 )
-            return Speaker(voice)
-        return Speaker(voice, prompt, self._said(voice))
+            return PromptedVoice(voice)
+        return PromptedVoice(voice, prompt, self._said(voice))
 
     def _said(self, voice: Voice) -> Sequence[int]:
         """Return the ids of what a voice's recording says."""

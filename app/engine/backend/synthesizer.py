@@ -62,7 +62,9 @@ class _MeasuredSound:
     """A stream of sound whose pushes are counted as costs."""
 
     def __init__(self, sound: SoundJob, playback: Playback, costs: Capacity) -> None:
-        self._sound, self._playback, self._costs = sound, playback, costs
+        self._sound = sound
+        self._playback = playback
+        self._costs = costs
         self.first_chunks = sound.first_chunks
         self.close = sound.close
 
@@ -91,7 +93,8 @@ class Synthesizer:
         sound_process: SoundProcess | None = None,
         text_process: TextProcess | None = None,
     ) -> None:
-        self.speech, self._device = speech, device
+        self.speech = speech
+        self._device = device
         codec_sha256 = codec_digest(speech.codec)
         self._planner = Planner(
             speech,
@@ -101,7 +104,8 @@ class Synthesizer:
             codec_sha256=codec_sha256,
             text_process=text_process,
         )
-        self._text_process, self._recordings = text_process, RecordingProcess()
+        self._text_process = text_process
+        self._recordings = RecordingProcess()
         self.voices, self.presets = self._planner.voices, self._planner.presets()
         self._recorders: dict[str, Recorder] = {}
         self._memory = memory = memory_of(speech.model, device, settings.kv_cache_dtype)
@@ -265,7 +269,8 @@ class Synthesizer:
             "prefixes": self._prefixes.bytes,
         }
         if self._memory is not None and (pool := self._memory.held) is not None:
-            found["used"], found["pool"] = pool.used_bytes, pool.pages * pool.page_bytes
+            found["used"] = pool.used_bytes
+            found["pool"] = pool.pages * pool.page_bytes
         return found
 
     def sound_stream(self, plan: Plan, playback: Playback) -> SoundJob:
@@ -327,7 +332,8 @@ class Synthesizer:
         return batch
 
     def _measure_once(self, batch: Batch, plan: Plan, costs: Capacity) -> None:
-        rate_hz, playback = self.info.frame_rate_hz, Playback(monotonic())
+        rate_hz = self.info.frame_rate_hz
+        playback = Playback(monotonic())
         frames = 0
 
         def note_step(step_s: float) -> bool:

@@ -51,7 +51,8 @@ class Backtracker:
         first_block: int,
         kept: SpokenUtterance | None = None,
     ) -> None:
-        self._params, self._first_block = params, first_block
+        self._params = params
+        self._first_block = first_block
         self._silent = frozenset(silent)
         self._failures: dict[int, Counter[int]] = {}
         self.taken: list[Backtrack] = []
@@ -82,7 +83,8 @@ class Backtracker:
         failures = self._failures.get(frame)
         if not failures:
             return None
-        params, times = self._params, torch.tensor([list(failures.values())])
+        params = self._params
+        times = torch.tensor([list(failures.values())])
         codes = torch.tensor([list(failures)])
         strength = torch.tensor([[params.backtrack_strength]])
         nothing = torch.zeros(1, vocab_size)

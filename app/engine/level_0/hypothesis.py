@@ -54,10 +54,12 @@ class Hypothesis(Level0Utterance):
         *,
         stop_token: int,
     ) -> None:
-        self.inputs, self.conditions = inputs, tuple(conditions)
+        self.inputs = inputs
+        self.conditions = tuple(conditions)
         self.wants_attention = is_on("entropix", inputs.params)
         self.keeps_logprobs = inputs.params.best_of > 1 or is_on("branch", inputs.params)
-        self.backtracker, self.progress = backtracker, progress
+        self.backtracker = backtracker
+        self.progress = progress
         self.codes: list[int] = level_0_of(inputs.kept).tolist() if inputs.kept else []
         self.logprobs = list(self.conditions[0].logprobs)
         self.score = 0.0  # log-probability of a beam, nats; -inf if the row holds no beam
@@ -138,6 +140,8 @@ class Hypothesis(Level0Utterance):
 
     def copy_from(self, other: "Hypothesis") -> None:
         """Take over codes, log-probabilities, trace and end of another; slots stay its own."""
-        self.codes, self.logprobs = other.codes.copy(), other.logprobs.copy()
-        self.records, self.finish_reason = other.records.copy(), other.finish_reason
+        self.codes = other.codes.copy()
+        self.logprobs = other.logprobs.copy()
+        self.records = other.records.copy()
+        self.finish_reason = other.finish_reason
         self.progress = other.progress and other.progress.copy()

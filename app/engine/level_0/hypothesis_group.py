@@ -29,7 +29,8 @@ class HypothesisGroup(Level0Utterance, ABC):
     read_at_once = False
 
     def __init__(self, inputs: UtteranceInput, hypotheses: Sequence[Hypothesis]) -> None:
-        self.inputs, self.hypotheses = inputs, list(hypotheses)
+        self.inputs = inputs
+        self.hypotheses = list(hypotheses)
         self.all = tuple(hypotheses)
 
     def __len__(self) -> int:
@@ -84,7 +85,8 @@ class BestOf(HypothesisGroup):
 
     def _choose(self) -> None:
         """Keep the best by rank, before those that went on behind their text or did not end."""
-        params, silent = self.inputs.params, self.inputs.silent
+        params = self.inputs.params
+        silent = self.inputs.silent
         lengths = oddity([len(one.codes) for one in self.hypotheses])
         ranks = [
             rank(one.logprobs, one.codes, silent, params, followed=self._followed[one])
@@ -100,7 +102,8 @@ class BestOf(HypothesisGroup):
         order = sorted(range(len(ranks)), key=order_of)
         self.ranked = _report(self.hypotheses, ranks, order[0])
         best = self.hypotheses[order[0]]
-        self.hypotheses, self.finish_reason = [best], best.finish_reason
+        self.hypotheses = [best]
+        self.finish_reason = best.finish_reason
 
 
 class BeamSearch(HypothesisGroup):
@@ -147,7 +150,8 @@ class BeamSearch(HypothesisGroup):
         best = int(scores.argmax())
         batch.remove(self.hypotheses)
         self.ranked = _report(ended, scores.tolist(), best)
-        self.hypotheses, self.finish_reason = [ended[best]], ended[best].finish_reason
+        self.hypotheses = [ended[best]]
+        self.finish_reason = ended[best].finish_reason
 
     def _scores(self, scores: Sequence[float], tokens: Sequence[int]) -> Tensor:
         """Return ``[n]`` log-probabilities normalised by length; see `final_score`."""
@@ -188,10 +192,12 @@ class Branching(HypothesisGroup):
         """Continue with the code that was drawn and, in spare hypotheses, with alternatives."""
         assert step.result is not None
         assert step.own is not None
-        first, found = self.hypotheses[0], step.result.alternatives
+        first = self.hypotheses[0]
+        found = step.result.alternatives
         if found is None or first not in step.hypotheses:
             return
-        place, most = step.hypotheses.index(first), self.inputs.params.entropix_branch_rollouts
+        place = step.hypotheses.index(first)
+        most = self.inputs.params.entropix_branch_rollouts
         codes = {
             number: code for number, code in enumerate(found[place, 1:most].tolist()) if code >= 0
         }
@@ -210,7 +216,8 @@ class Branching(HypothesisGroup):
 
     def _choose(self, batch: InputBatch) -> None:
         """Keep the branch that ranks highest since the fork, the first of equals."""
-        params, silent = self.inputs.params, self.inputs.silent
+        params = self.inputs.params
+        silent = self.inputs.silent
         ranks = [
             rank(one.logprobs[self._fork :], one.codes, silent, params, start=self._fork)
             for one in self.hypotheses

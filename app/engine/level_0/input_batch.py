@@ -98,8 +98,11 @@ class InputBatch(ABC):
     def __init__(
         self, model: Valle, cache: SlotCache, reader: Callable[[Sequence[int]], Read]
     ) -> None:
-        config, device, slots = model.config, model.separator.device, len(cache.lengths)
-        self.model, self.cache = model, cache
+        config = model.config
+        device = model.separator.device
+        slots = len(cache.lengths)
+        self.model = model
+        self.cache = cache
         head = config.alignment
         # Whose queries are read: the last layer's, and that of the alignment head
         self.layers = [-1] if head is None else [-1, head.layer]
@@ -146,7 +149,8 @@ class InputBatch(ABC):
         There must be as many free slots as it needs. None has a row yet.
         """
         count = rows_needed(inputs.params)
-        slots, self._free = self._free[:count], self._free[count:]
+        slots = self._free[:count]
+        self._free = self._free[count:]
         hypotheses: list[Hypothesis] = []
         try:
             first = [
@@ -158,7 +162,8 @@ class InputBatch(ABC):
                     one if not start else self._copied(one, slots[start + place])
                     for place, one in enumerate(first)
                 ]
-                block, stop = self.model.config.block_frames, self.model.config.stop_token
+                block = self.model.config.block_frames
+                stop = self.model.config.stop_token
                 backtracker = None
                 if (params := inputs.params).backtrack:
                     backtracker = Backtracker(
@@ -189,7 +194,8 @@ class InputBatch(ABC):
         """Add those of an utterance: all beams of a search as one, others each as a candidate."""
         drawn = None
         if (kept := inputs.kept) is not None:
-            state, end = None, len(kept.codes)
+            state = None
+            end = len(kept.codes)
             if (memory := kept.memory) is not None:
                 state = float(memory.mu[end]), int(memory.last_act[end])
             drawn = DrawnCodes(level_0_of(kept), len(kept.backtracks), state)
@@ -316,7 +322,8 @@ class InputBatch(ABC):
         inputs = hypothesis.inputs
         if not self.text_width or not hypothesis.codes:
             return None
-        prefix, slot = inputs.ar_prefix(self.model), hypothesis.slot
+        prefix = inputs.ar_prefix(self.model)
+        slot = hypothesis.slot
         self.cache.rewind(slot, len(prefix) - 1)
         text = inputs.own_text(prefix)
         reading = TextAttention(self.model, prefix, self.cache, slot, self._read, text=text)
@@ -374,7 +381,8 @@ class InputBatch(ABC):
 
     def _run_kept(self, codes: Tensor, start: int, slot: int) -> tuple[list[float], Tensor]:
         """Run the frames of an earlier take but the last; returns log-probs, queries of each."""
-        hidden, asked = self.first_hidden[slot, None], self.first_query[slot, None]
+        hidden = self.first_hidden[slot, None]
+        asked = self.first_query[slot, None]
         if len(codes) > 1:
             frames = self.model.frames(codes[:-1], start)
             ((after, queries),) = self._read([frames], [(self.cache, slot)])
@@ -391,7 +399,8 @@ class InputBatch(ABC):
 
     def _read_keys(self, slot: int, text: slice) -> None:
         """Keep the keys of the alignment head of the symbols of a slot's text."""
-        head, config = self.model.config.alignment, self.model.config
+        head = self.model.config.alignment
+        config = self.model.config
         assert head is not None
         group = config.heads // config.kv_heads
         keys = self.cache.keys_of(head.layer, slot)[head.head // group, text].float()

@@ -52,14 +52,17 @@ class Level0Job:
         # Frames of all utterances that are ready for synthesis: final ones, but where the finer
         # levels need whole utterances only those of utterances that have ended
         self.frames = 0
-        self._on_item, self._pending = on_item, list[Level0Item]()
-        self._front_end, self._silent = front_end, silent
+        self._on_item = on_item
+        self._pending = list[Level0Item]()
+        self._front_end = front_end
+        self._silent = silent
         self._model = speech.model
         self._block_frames = speech.model.config.block_frames
         self._frame_rate_hz = speech.codec.config.frame_rate_hz
         language = speech.model.config.languages.index(plan.language)
         self._voice = VoiceKey(plan.voice.owner, plan.voice.key, language)
-        before, limit_s = plan.job.before, plan.job.max_duration_s
+        before = plan.job.before
+        limit_s = plan.job.max_duration_s
         self._speaker = before.utterances[-1].voice if before and before.utterances else None
         self._frames_left: float = (  # of the sound: at the rates that the text asks for
             sys.maxsize if limit_s is None else math.ceil(limit_s * self._frame_rate_hz)
@@ -159,7 +162,9 @@ class Level0Job:
 
     def fail(self, error: SpeechError) -> None:
         """End the job with an error."""
-        self.over, self.error, self.utterance = True, error, None
+        self.over = True
+        self.error = error
+        self.utterance = None
 
     def _ended(self, utterance: Level0Utterance) -> Level0Utterance:
         """Count an utterance that has ended; return it with its place in the job."""
@@ -176,11 +181,15 @@ class Level0Job:
         utterance.cut = not last and self._frames_left <= 0
         self.over = utterance.last = last or utterance.cut
         utterance.ar_s = self._ar_s
-        self._inputs, self._ar_s, self._emitted = None, 0.0, 0  # a pause that follows has none
+        # a pause that follows has none
+        self._inputs = None
+        self._ar_s = 0.0
+        self._emitted = 0
         return utterance
 
     def _inputs_of(self, utterance: Utterance) -> UtteranceInput:
-        plan, config = self.plan, self._model.config
+        plan = self.plan
+        config = self._model.config
         ids = self._front_end.encode(utterance.phonemes, plan.language)
         voice, prompt, said = plan.speakers[self._number]
         if utterance.voice != self._speaker:
@@ -213,7 +222,8 @@ class Level0Job:
 
     def _kept(self) -> SpokenUtterance | None:
         """Return what an earlier take has drawn of the current utterance."""
-        kept, number = self.plan.job.kept, self._first + self._number
+        kept = self.plan.job.kept
+        number = self._first + self._number
         if kept is None or number >= len(kept.utterances):
             return None
         spoken = kept.utterances[number]

@@ -29,9 +29,12 @@ class MaskedUtterance(Level0Utterance):
 
     @torch.inference_mode()
     def __init__(self, model: Valle, inputs: UtteranceInput) -> None:
-        self._model, self.inputs = model, inputs
-        self._prefix, self._null = inputs.prefix(model, 0), inputs.null_prefix(model, 0)
-        params, device = inputs.params, model.separator.device
+        self._model = model
+        self.inputs = inputs
+        self._prefix = inputs.prefix(model, 0)
+        self._null = inputs.null_prefix(model, 0)
+        params = inputs.params
+        device = model.separator.device
         wanted = params.nar_len_frames
         if not wanted:
             predicted = max(predict_length(model, self._prefix), params.nar_len_min_frames)
@@ -64,7 +67,8 @@ class MaskedUtterance(Level0Utterance):
         """Make the next pass; return the codes ``[T]`` that it read, with the mask token."""
         masked = least_certain(self._scores, self._counts[self._pass])
         self._codes = self._codes.masked_fill(masked, self._model.config.mask_token)
-        read, logits = self._codes, self._logits()
+        read = self._codes
+        logits = self._logits()
         if not bool(logits.isfinite().any(-1).all()):
             self.fail(GenerationFailed("the model gave logits that are no numbers"))
             return read
@@ -85,7 +89,8 @@ class MaskedUtterance(Level0Utterance):
 
     def _logits(self) -> Tensor:
         """Return ``[T, V]`` logits; guidance rescales over all frames, as the reference does."""
-        model, params = self._model, self.inputs.params
+        model = self._model
+        params = self.inputs.params
         own = model.masked_logits(self._prefix, self._codes)
         if not is_guided(params, "masked"):
             return own

@@ -48,11 +48,13 @@ class PagedBatch(InputBatch):
     ) -> None:
         reader = partial(RecordedPrefixes, model, pool, [0], record, max_length)
         super().__init__(model, pool.new_cache(slots, max_length), reader)
-        device, vocab_size = model.separator.device, self.sampler.vocab_size
+        device = model.separator.device
+        vocab_size = self.sampler.vocab_size
         self._passes = model.transformer.paged(pool)
         # No power of two that is nearly all: a row that is not used costs next to nothing.
         self._sizes = [*(1 << n for n in range(slots.bit_length()) if 4 << n <= 3 * slots), slots]
-        self._kernels, self._padding = model.transformer.kernels, pool.padding
+        self._kernels = model.transformer.kernels
+        self._padding = pool.padding
         self._pages = torch.full((slots, -(-max_length // PAGE)), pool.padding, device=device)
         # Of each page of a row what is added to a position in the row to find it in the pool
         self._columns = -PAGE * torch.arange(self._pages.shape[1], device=device)
@@ -176,7 +178,9 @@ class PagedBatch(InputBatch):
     def _enter(self, hypothesis: Hypothesis) -> None:
         """Write the constants of a row."""
         super()._enter(hypothesis)
-        params, host, slot = hypothesis.inputs.params, self.table.host, hypothesis.slot
+        params = hypothesis.inputs.params
+        host = self.table.host
+        slot = hypothesis.slot
         for condition in hypothesis.conditions:
             self._place(condition.slot, slot, condition.length, condition.start)
             self._moved(condition.slot)
@@ -265,7 +269,8 @@ class PagedBatch(InputBatch):
         """Return logits, the last layer's queries, what is seen, and which of some rows begin."""
         # A row without a frame is placed as if it had one: what it writes is overwritten by that.
         # What has ended unknown to the host writes its last frame again.
-        owner, own = self._constants[0, :rows], self._constants[1:, :rows]
+        owner = self._constants[0, :rows]
+        own = self._constants[1:, :rows]
         frames = self.table.lengths.index_select(0, owner)
         begins = frames == 0
         newest, place, position, seen = (own + frames.clamp(min=1)).unbind()

@@ -83,7 +83,8 @@ class ArRunner:
         pool: PagePool | None = None,
     ) -> Self:
         """Return a runner with just the slots that one utterance needs."""
-        length, slots = inputs.ar_positions(model), rows_needed(inputs.params)
+        length = inputs.ar_positions(model)
+        slots = rows_needed(inputs.params)
         return cls(model, prefixes, slots=slots, max_length=length, pool=pool)
 
     @property
@@ -108,7 +109,8 @@ class ArRunner:
         Raises ValueError if too few slots are free, or they are too short.
         """
         prefixes = prefixes or inputs.ar_prefixes(self._batch.model)
-        longest, count = max(map(len, prefixes)) + inputs.max_frames, rows_needed(inputs.params)
+        longest = max(map(len, prefixes)) + inputs.max_frames
+        count = rows_needed(inputs.params)
         max_length = self._batch.cache.max_length
         if count > self.free_rows or longest > max_length:
             raise ValueError(
@@ -177,7 +179,8 @@ class ArRunner:
         batch = self._batch
         rows = [(one, group) for group in groups for one in group.hypotheses if batch.has(one)]
         rows.sort(key=lambda row: row[0].slot)
-        hypotheses, places = [one for one, _ in rows], dict[Drawn, list[int]]()
+        hypotheses = [one for one, _ in rows]
+        places = dict[Drawn, list[int]]()
         for place, (_, group) in enumerate(rows):
             places.setdefault(group, []).append(place)
         generations = [one.generation for one in hypotheses]
@@ -188,7 +191,8 @@ class ArRunner:
             self.frames = batch.stride
             return batch.lag
         self.frames = 1
-        fed, slots = batch.feed(hypotheses), [one.slot for one in hypotheses]
+        fed = batch.feed(hypotheses)
+        slots = [one.slot for one in hypotheses]
         result = batch.sampler.advance(fed.own, trace, fed.null, fed.attention, slots)
         logprobs = None
         if any(one.keeps_logprobs for one in hypotheses):
@@ -197,7 +201,8 @@ class ArRunner:
         step.record = trace.records[0] if trace else None
         self._flying.append((step, places))
         if any(group.read_at_once for group in groups):
-            step.own, step.result = fed.own, result
+            step.own = fed.own
+            step.result = result
             return 0
         return batch.lag
 
@@ -226,7 +231,8 @@ class ArRunner:
         if group in self._running:
             self._running.remove(group)
         if group.finish_reason not in {"cancelled", "error"}:
-            best, inputs = group.hypotheses[0], group.inputs
+            best = group.hypotheses[0]
+            inputs = group.inputs
             group.backtracks = tuple(best.backtracker.taken) if best.backtracker else ()
             group.spoken = best.progress.spoken if best.progress else None
             group.trace = columns(best.records, top=inputs.top_logprobs) if inputs.trace else None
@@ -255,7 +261,9 @@ class JobBatch:
         record: Record = as_it_is,
         pool: PagePool | None = None,
     ) -> None:
-        self._model, self._make, self._prefixes = speech.model, make, prefixes
+        self._model = speech.model
+        self._make = make
+        self._prefixes = prefixes
         # Where a kernel attends, positions that are not seen cost nothing but entries of a table.
         wide = pool is not None and "attend" in speech.model.transformer.kernels.fused
         usual = _max_length(speech.model.config, speech.codec.config.frame_rate_hz)
@@ -290,7 +298,8 @@ class JobBatch:
         """Remove a job, whether it is over or not; its rows are free at once."""
         if isinstance(job.utterance, Drawn):
             self._own.get(job, self._shared).cancel(job.utterance)
-        job.utterance, job.over = None, True
+        job.utterance = None
+        job.over = True
         self._own.pop(job, None)
         if (pins := self._pins.pop(job, None)) is not None:
             pins.close()

@@ -34,7 +34,8 @@ class SlotBatch(InputBatch):
         if len(active) < len(hypotheses):
             row_of = {place: row for row, place in enumerate(active)}
             index = [row_of.get(place, 0) for place in range(len(hypotheses))]
-            own, attention = own[index], attention[:, index]
+            own = own[index]
+            attention = attention[:, index]
             text = None if text is None else text[index]
             pairs = [place for place, one in enumerate(hypotheses) if len(one.conditions) > 1]
             row_of = {place: row for row, place in enumerate(guided)}
@@ -55,7 +56,8 @@ class SlotBatch(InputBatch):
         if len(fed) == len(rows):
             hidden, attention, queries = self._step(rows)
         else:
-            hidden, attention = self.first_hidden[slots], self.first_attention[:, slots]
+            hidden = self.first_hidden[slots]
+            attention = self.first_attention[:, slots]
             queries = self.first_query[slots]
             if fed:
                 hidden[fed], attention[:, fed], queries[fed] = self._step([
@@ -75,7 +77,8 @@ class SlotBatch(InputBatch):
 
     def _step(self, rows: Sequence[_Row]) -> tuple[Tensor, Tensor, Tensor]:
         """Return ``[R, D]``, ``[4, R]``, ``[R, head_dim]`` of each newest frame; see `_decode`."""
-        stack, device = self.model.stack(0), self.model.separator.device
+        stack = self.model.stack(0)
+        device = self.model.separator.device
         newest = torch.tensor([one.codes[-1] for one, _ in rows], device=device)
         positions = torch.tensor(
             [condition.start + len(one.codes) - 1 for one, condition in rows], device=device

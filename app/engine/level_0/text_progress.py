@@ -36,7 +36,9 @@ class TextProgress:
 
     def __init__(self, params: SamplingParams, symbols: int, lead_frames: int) -> None:
         self.path = MonotonicPath(symbols)
-        self._params, self._symbols, self._lead = params, symbols, lead_frames
+        self._params = params
+        self._symbols = symbols
+        self._lead = lead_frames
         self._end = symbols - _MARKS
 
     def copy(self) -> Self:
@@ -65,7 +67,8 @@ class TextProgress:
     @property
     def end(self) -> int | None:
         """How many frames to keep of a text that has been spoken; None while it goes on."""
-        frames, rest = len(self.path), self._rest()
+        frames = len(self.path)
+        rest = self._rest()
         if not self._params.alignment_stop_frames or not rest:
             return None
         run = min(self._behind(), rest)
@@ -84,7 +87,9 @@ class TextProgress:
 
     def _behind(self) -> int:
         """Return how many of the newest frames clearly speak symbols before the path's."""
-        behind, run, total = self.path.behind, 0, 0.0
+        behind = self.path.behind
+        run = 0
+        total = 0.0
         while run < len(behind) and behind[-1 - run] > 0.0:
             run += 1
             total += behind[-run]

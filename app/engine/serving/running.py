@@ -22,7 +22,8 @@ from app.engine.utterance import Level0Item, Level0Utterance, UtteranceInput
 
 log = logging.getLogger(__name__)
 
-_SLOW_AFTER_S, _QUICK = 0.5, 0.5
+_SLOW_AFTER_S = 0.5
+_QUICK = 0.5
 """Seconds of work after which a stream is known to be slow, and at which cost it is no more."""
 
 _KNOWN_AFTER = 3
@@ -68,19 +69,26 @@ class RunningJob(SpeechStream):
         played: bool = True,
         replayed: SpeechResult | None = None,
     ) -> None:
-        self.id, self.client, self.replayed = job_id, client, replayed
+        self.id = job_id
+        self.client = client
+        self.replayed = replayed
         self.playback = Playback(monotonic(), played=played)
         self.loop = asyncio.get_running_loop()  # the reader's
         self.deadline_s = self.loop.time() + timeout_s  # by the loop's clock; a pause extends it
         # The audio, and at the end perhaps an error, for the reader:
         self.chunks: asyncio.Queue[AudioChunk | SpeechError] = asyncio.Queue()
         self.abandoned: FinishReason | None = None  # why it was given up, by any thread
-        self._wake, self._closed, self._changing = wake, False, threading.Lock()
+        self._wake = wake
+        self._closed = False
+        self._changing = threading.Lock()
         self._over = False  # whether its reader has read all, or left
-        self._unread_s, self._paused_at_s = 0.0, 0.0
+        self._unread_s = 0.0
+        self._paused_at_s = 0.0
         # Written by the text thread: `plan`; by the decoding thread: `progress` and
         self.level_0: Level0Stream | None = None  # None where it has no rows
-        self.alone, self._admitted_s = True, 0.0  # whether no other stream ran when it was admitted
+        # whether no other stream ran when it was admitted
+        self.alone = True
+        self._admitted_s = 0.0
         # Added to by the decoding thread, taken from by the sound thread, the last may be an error:
         self.items: deque[Level0Item | SpeechError] = deque()
         # Written by the sound thread:
@@ -91,7 +99,8 @@ class RunningJob(SpeechStream):
         self.first_s: float | None = None  # when the first was, by `time.monotonic`
         self._begun = False  # whether its playback has
         # What it costs, as the two workers note it; a row's share of each step.
-        self._level_0_cost, self._sound_cost = Cost(SHORT_S), Cost(SHORT_S)
+        self._level_0_cost = Cost(SHORT_S)
+        self._sound_cost = Cost(SHORT_S)
         self._most_frames = 0  # of level 0, drawn before
         self.slow = False  # whether it could not keep up if it had the machine to itself
         self.promised: bool | None = None  # whether it is made in time; None before it is known
@@ -122,7 +131,8 @@ class RunningJob(SpeechStream):
     def close(self) -> bool:
         """Mark the job as ended; True on the first call only."""
         with self._changing:
-            first, self._closed = not self._closed, True
+            first = not self._closed
+            self._closed = True
             return first
 
     def send(self, item: AudioChunk | SpeechError) -> None:
@@ -194,7 +204,8 @@ class RunningJob(SpeechStream):
 
     def admitted(self, *, alone: bool) -> None:
         """Note that its work begins."""
-        self.alone, self._admitted_s = alone, monotonic()
+        self.alone = alone
+        self._admitted_s = monotonic()
 
     @property
     def has_work(self) -> bool:
@@ -245,7 +256,8 @@ class RunningJob(SpeechStream):
 
     def stream(self, capacity: Capacity) -> Stream:
         """Return its audio as admission counts it; what is held for its playback is ahead of it."""
-        playback, usual = self.playback, capacity.cost
+        playback = self.playback
+        usual = capacity.cost
         begun = playback.first_s is not None
         return Stream(
             playback.lead_s if begun else playback.audio_s,
@@ -498,7 +510,8 @@ class Outcomes:
         )
 
     def _measure(self, result: SpeechResult, *, played: bool) -> None:
-        metrics, timings = self._metrics, result.timings
+        metrics = self._metrics
+        timings = result.timings
         metrics.jobs.labels(result.finish_reason).inc()
         metrics.backtracks.inc(result.backtracks)
         metrics.queue_s.observe(timings.queue_s)

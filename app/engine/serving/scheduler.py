@@ -18,16 +18,19 @@ from app.engine.utterance import Level0Item
 MAX_WAITING_S = 10.0
 """Seconds of speech that may be drawn ahead of the sound worker; a job that has more is paused."""
 
-LATE_S, AHEAD_S = 1.0, 3.0
+LATE_S = 1.0
+AHEAD_S = 3.0
 """While any stream has less than `LATE_S` of speech ahead of its listener, only streams with less
 than `AHEAD_S`, and of no less priority, are stepped: a step of fewer rows is quicker."""
 
-GIVEN, _MOST_OWED_S = 0.2, 0.1
+GIVEN = 0.2
+_MOST_OWED_S = 0.1
 """While a stream that is promised its audio in time is late, those that give way have this share of
 the time of steps: none is put off for ever. So much of it is saved, or owed, at most."""
 
 _PROMISED_S = 0.1  # how often it is decided which streams are made in time
-_IDLE_S, _PAUSE_S = 5.0, 0.25
+_IDLE_S = 5.0
+_PAUSE_S = 0.25
 _REFUSED_S = 0.01  # while jobs are stepped, how long those that had to wait are not looked at again
 
 Fits = Callable[[Plan, Iterable[Plan]], bool]
@@ -43,17 +46,22 @@ class RowShares:
     """
 
     def __init__(self, slots: int) -> None:
-        self._slots, self._reserved, self._share = slots, reserved(slots), share(slots)
+        self._slots = slots
+        self._reserved = reserved(slots)
+        self._share = share(slots)
 
     def next(
         self, waiting: Sequence[RunningJob], running: Collection[RunningJob]
     ) -> RunningJob | None:
         """Return the job of those waiting, the oldest first, that can begin now, or None."""
-        rows_by_client, small = Counter[str](), 0
+        rows_by_client = Counter[str]()
+        small = 0
         for job in running:
             rows_by_client[job.client] += job.rows
             small += job.rows if self._is_small(job) else 0
-        used, blocked, full = rows_by_client.total(), False, set[str]()
+        used = rows_by_client.total()
+        blocked = False
+        full = set[str]()
         for job in sorted(waiting, key=lambda one: (one.priority, rows_by_client[one.client])):
             rows = job.rows
             if job.client in full or rows_by_client[job.client] + rows > self._share:
@@ -85,9 +93,13 @@ class Scheduler:
         *,
         slots: int,
     ) -> None:
-        self.queue, self._sound_worker, self._metrics = queue, sound_worker, metrics
-        self._slots, self._shares = slots, RowShares(slots)
-        self.capacity, self._frame_rate_hz = capacity, math.inf
+        self.queue = queue
+        self._sound_worker = sound_worker
+        self._metrics = metrics
+        self._slots = slots
+        self._shares = RowShares(slots)
+        self.capacity = capacity
+        self._frame_rate_hz = math.inf
         self._drawn: list[RunningJob] = []
         # What a step has given, for the sound worker
         self._given: list[tuple[RunningJob, Level0Item | SpeechError]] = []
@@ -106,9 +118,12 @@ class Scheduler:
 
         ``fits`` says whether memory holds a plan along with those that run.
         """
-        self._frame_rate_hz, self._fits = frame_rate_hz, fits
+        self._frame_rate_hz = frame_rate_hz
+        self._fits = fits
         self._note_rows()
-        busy_s, look_s, jobs = monotonic(), 0.0, list[RunningJob]()
+        busy_s = monotonic()
+        look_s = 0.0
+        jobs = list[RunningJob]()
         promise_s = 0.0
         while self._drawn or not self.queue.closed:
             self.beat_s = monotonic()
@@ -188,7 +203,8 @@ class Scheduler:
         lead_s: dict[RunningJob, float] = {}
         for job in self._drawn:
             assert job.level_0 is not None
-            drawn_s, playback = job.level_0.ready_s, job.playback
+            drawn_s = job.level_0.ready_s
+            playback = job.playback
             if not job.paused_s and drawn_s - playback.audio_s <= MAX_WAITING_S:
                 lead_s[job] = playback.lead_of(drawn_s)
         late = [job for job, lead in lead_s.items() if lead < LATE_S]

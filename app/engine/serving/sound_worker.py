@@ -33,17 +33,20 @@ class SoundWorker:
         *,
         on_end: Callable[[RunningJob], None],
     ) -> None:
-        self._outcomes, self._on_end = outcomes, on_end
+        self._outcomes = outcomes
+        self._on_end = on_end
         self._capacity = capacity
         self._jobs: dict[RunningJob, None] = {}  # in the order in which they began
         self._ended: list[RunningJob] = []  # abandoned; the worker has still to close them
         self._changed = threading.Condition()
-        self._closed, self._at_once = False, 1
+        self._closed = False
+        self._at_once = 1
         self.beat_s = monotonic()  # when the thread last showed a sign of life, by `time.monotonic`
 
     def has_room_for(self, job: RunningJob) -> bool:
         """Return whether one more stream may begin, or waits for one of its client's to end."""
-        capacity, streams = self._capacity, [stream for _, stream in self._played()]
+        capacity = self._capacity
+        streams = [stream for _, stream in self._played()]
         newcomer = Stream(0.0, job.playback.expected_s, client=job.client)
         return may_begin(streams, newcomer, capacity.speed, capacity.delay_s(1))
 
@@ -68,7 +71,8 @@ class SoundWorker:
         streams = [stream for _, stream in found]
         kept = promised(streams, capacity.speed, capacity.delay_s(1))
         for (job, _), is_promised in zip(found, kept, strict=True):
-            job.promised, job.playback.gives_way = is_promised, not is_promised
+            job.promised = is_promised
+            job.playback.gives_way = not is_promised
 
     def begin(self, job: RunningJob) -> None:
         """Add a job; a replay needs nothing else."""
@@ -93,7 +97,8 @@ class SoundWorker:
 
     def _missing_s(self, job: RunningJob) -> float:
         """Return how much of a stream must be made before it plays, for it to be in time."""
-        expected_s, capacity = job.playback.expected_s, self._capacity
+        expected_s = job.playback.expected_s
+        capacity = self._capacity
         if not job.playback.gives_way or not expected_s:
             return 0.0
         others = [stream for one, stream in self._played() if one is not job and one.promised]
@@ -173,7 +178,8 @@ class SoundWorker:
 
     def _prepared(self, backend: Backend, jobs: Sequence[RunningJob]) -> Sequence[RunningJob]:
         """Return the most urgent job, and those whose next chunks were made along with its."""
-        alone, self._at_once = jobs[:1], backend.chunks_at_once
+        alone = jobs[:1]
+        self._at_once = backend.chunks_at_once
         if self._at_once == 1:
             return alone
         together = {
@@ -209,7 +215,8 @@ class SoundWorker:
             self._end(job, job.abandoned)
             return
         playback = job.playback
-        started_s, before_s = perf_counter(), playback.audio_s
+        started_s = perf_counter()
+        before_s = playback.audio_s
         try:
             job.begin_sound(backend)
             if playback.played and playback.first_s is None:

@@ -12,14 +12,16 @@ from models.cuda.lost import is_device_lost
 
 log = logging.getLogger(__name__)
 
-MAX_RESTARTS, WITHIN_S = 5, 60.0
+MAX_RESTARTS = 5
+WITHIN_S = 60.0
 
 
 class Supervisor:
     """Runs each worker in its thread until it returns; a crashed worker is run again."""
 
     def __init__(self, metrics: EngineMetrics, on_give_up: Callable[[str], None]) -> None:
-        self._metrics, self._on_give_up = metrics, on_give_up
+        self._metrics = metrics
+        self._on_give_up = on_give_up
         self._restarts: deque[float] = deque(maxlen=MAX_RESTARTS)
         self._restarting = threading.Lock()
 

@@ -28,8 +28,11 @@ class TextWorker:
     def __init__(
         self, queue: JobQueue, outcomes: Outcomes, capacity: Capacity, *, slots: int
     ) -> None:
-        self._queue, self._outcomes, self._capacity = queue, outcomes, capacity
-        self._slots, self._share = slots, share(slots)
+        self._queue = queue
+        self._outcomes = outcomes
+        self._capacity = capacity
+        self._slots = slots
+        self._share = share(slots)
         # espeak-ng reads one text at a time in a process, so more threads would only wait.
         self._thread = TurnThread("speech-text")
 

@@ -97,7 +97,8 @@ class TurnThread:
 
     def __init__(self, name: str) -> None:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=name)
-        self._turns, self._lock = Turns(), Lock()
+        self._turns = Turns()
+        self._lock = Lock()
         self._results: set[Future[Any]] = set()  # that are waited for
         self._piece_since_s: float | None = None  # by `time.monotonic`; None: there is none
 
@@ -146,7 +147,8 @@ class TurnThread:
             turn = self._turns.begin()
         if turn is None:
             return False
-        around_s, self._piece_since_s = self._piece_since_s, monotonic()
+        around_s = self._piece_since_s
+        self._piece_since_s = monotonic()
         try:
             turn(self._do_all)
         finally:

@@ -71,14 +71,18 @@ class Windows:
     """
 
     def __init__(self, lengths: Iterator[int], left_context: int = 0, lookahead: int = 0) -> None:
-        self._lengths, self._left_context, self._lookahead = lengths, left_context, lookahead
-        self._start, self._end = 0, next(lengths)
+        self._lengths = lengths
+        self._left_context = left_context
+        self._lookahead = lookahead
+        self._start = 0
+        self._end = next(lengths)
 
     def up_to(self, count: int, *, ended: bool) -> list[Window]:
         """Return the windows that ``count`` frames complete, and that were not returned before."""
         windows = []
         while self._start < count if ended else self._end + self._lookahead <= count:
-            first, end = max(0, self._start - self._left_context), min(self._end, count)
+            first = max(0, self._start - self._left_context)
+            end = min(self._end, count)
             windows.append(Window(first, self._start, end, min(end + self._lookahead, count)))
             self._start, self._end = self._end, self._end + next(self._lengths)
         return windows

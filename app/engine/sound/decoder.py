@@ -31,7 +31,8 @@ class SoundDecoder:
         get_pool: Callable[[], PagePool] | None = None,
         record: Callable[[SpeechModel, PagePool], RecordedChunks] | None = None,
     ) -> None:
-        self._speech, self._record = speech, record
+        self._speech = speech
+        self._record = record
         self._device = speech.model.separator.device
         self._get_pool = get_pool if speech.model.hides_text(1) else None
         # For keys and values of all utterances; None if each has its own, or has none
@@ -54,7 +55,9 @@ class SoundDecoder:
         with alone(self._device):
             started_s = perf_counter()
             self.allocate()
-            speech, prefixes, recorded = self._speech, self._prefixes, self.recorded
+            speech = self._speech
+            prefixes = self._prefixes
+            recorded = self.recorded
             read = None if recorded is None else recorded.prefixes
             fits = recorded is not None and inputs.positions <= recorded.columns
             codebooks = speech.codec.quantizer.codebooks
@@ -100,7 +103,9 @@ class SoundDecoder:
         """Free the keys and values that utterances share, and let go of the pool."""
         if self.recorded is not None:
             self.recorded.close()
-        self._prefixes, self.pool, self.recorded = PrefixCache(self._speech.model), None, None
+        self._prefixes = PrefixCache(self._speech.model)
+        self.pool = None
+        self.recorded = None
 
     def close(self) -> None:
         """Do nothing: what is held here is garbage collected."""
@@ -114,7 +119,8 @@ class SoundDecoder:
         """Get the pool, and record what is recorded over it, where that is wanted and not there."""
         if self.pool is None and self._get_pool is not None:
             self.pool = self._get_pool()
-            model, size = self._speech.model, self.pool.pages * self.pool.page_bytes
+            model = self._speech.model
+            size = self.pool.pages * self.pool.page_bytes
             _, kept_bytes = prefix_bytes(model.config, size)
             self._prefixes = PrefixCache(model, max_bytes=kept_bytes, new_cache=self.pool.new_cache)
             if self._record is not None:

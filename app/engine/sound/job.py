@@ -50,9 +50,12 @@ class SoundJob:
         decoder: SoundDecoder | SoundProcess,
         playback: Playback,
     ) -> None:
-        self._speech, self._plan, self._decoder = speech, plan, decoder
+        self._speech = speech
+        self._plan = plan
+        self._decoder = decoder
         self._playback = playback
-        params, block = plan.params, speech.model.config.block_frames
+        params = plan.params
+        block = speech.model.config.block_frames
         at_once = plan.nar == "whole" or params.level_0 == "masked" or hypotheses_of(params) > 1
         frame_rate_hz = speech.codec.config.frame_rate_hz
         self.first_chunks = () if at_once else first_chunks(params, block, frame_rate_hz)
@@ -91,7 +94,8 @@ class SoundJob:
         """
         ended = item if isinstance(item, Level0Utterance) else None
         if isinstance(item, UtteranceInput):
-            self.utterance, self._fed = self._decoder.begin(item), 0
+            self.utterance = self._decoder.begin(item)
+            self._fed = 0
             number = self._number - self._first
             self._clock = self._new_clock(number)
             self._rate = self._plan.utterances[number].rate
@@ -152,7 +156,8 @@ class SoundJob:
         self._digest.update(codes.tobytes())
         self._frames += len(codes)
         self._ar_s += end.ar_s
-        joiner, rate_hz = self._joiner, self._rate_hz
+        joiner = self._joiner
+        rate_hz = self._rate_hz
         rest = joiner.finish(pause_after_s, last=end.last and not self._plan.job.more)
         end_s = self._before_s + joiner.end / rate_hz
         words = self._tell_words(end_s) if self._plan.words else None
@@ -193,7 +198,8 @@ class SoundJob:
 
     def _new_clock(self, number: int) -> WordClock | None:
         """Return the clock of an utterance of the plan, if timestamps are asked for."""
-        plan, head = self._plan, self._speech.model.config.alignment
+        plan = self._plan
+        head = self._speech.model.config.alignment
         if head is None or not plan.words:
             return None
         return WordClock(
@@ -207,10 +213,12 @@ class SoundJob:
 
     def _tell_words(self, end_s: float | None = None) -> tuple[WordTimes, ...]:
         """Return the words that have begun, all if their sound ends; what is new is told next."""
-        joiner, rate_hz = self._joiner, self._rate_hz
+        joiner = self._joiner
+        rate_hz = self._rate_hz
         if self._clock is None or (end_s is None and not joiner.sounding):
             return ()
-        start_s, trimmed_s = self._before_s + joiner.begin / rate_hz, joiner.trimmed / rate_hz
+        start_s = self._before_s + joiner.begin / rate_hz
+        trimmed_s = joiner.trimmed / rate_hz
         words = self._clock.words(self._number, start_s, trimmed_s, self._frame_s, end_s)
         for word in words:
             if self._told.get((word.utterance, word.index)) != word:
@@ -226,13 +234,16 @@ class SoundJob:
     def _filled(self, chunk: AudioChunk, *, last: bool = False) -> AudioChunk:
         """Return a chunk with all that is to be told now."""
         self._playback.add(len(chunk.samples) / self._rate_hz)
-        chunk.words, self._untold = tuple(self._untold), []
-        chunk.codes, self._untold_codes = tuple(self._untold_codes), []
+        chunk.words = tuple(self._untold)
+        self._untold = []
+        chunk.codes = tuple(self._untold_codes)
+        self._untold_codes = []
         chunk.result = self._result() if last else None
         return chunk
 
     def _result(self) -> SpeechResult:
-        plan, playback = self._plan, self._playback
+        plan = self._plan
+        playback = self._playback
         return SpeechResult(
             job_id=plan.job.id,
             finish_reason=self._finish_reason,
@@ -277,7 +288,8 @@ def replay(
         return AudioChunk(samples, sample_rate_hz, result)
 
     for number, utterance in enumerate(result.utterances):
-        samples, known = _NO_SAMPLES, UtteranceInput.known(utterance)
+        samples = _NO_SAMPLES
+        known = UtteranceInput.known(utterance)
         with closing(decoder.begin(known, utterance.codes.shape[1])) as sounds:
             sounds.feed(level_0_of(utterance), True)
             for decoded in sounds:

@@ -102,8 +102,11 @@ class Levels:
         read: Read | None = None,
         heard: int | None = None,
     ) -> None:
-        params, config = inputs.params, model.config
-        self.inputs, self._model, self._codebooks = inputs, model, codebooks
+        params = inputs.params
+        config = model.config
+        self.inputs = inputs
+        self._model = model
+        self._codebooks = codebooks
         drawn = min(params.nar_levels, config.levels - 1)
         self.count = heard or 1 + drawn  # levels of a frame's codes, level 0 included
         guided = is_guided(params, "nar") and drawn > 0
@@ -168,7 +171,8 @@ class Levels:
         first, start, end, _ = window
         if start == end:
             return
-        conditions, device = self.conditions, self._codebooks.device
+        conditions = self.conditions
+        device = self._codebooks.device
 
         def each(number: int) -> Tensor:
             return torch.full((conditions,), number, device=device)
@@ -189,7 +193,8 @@ class Levels:
 
     def given(self, window: Window) -> NDArray[np.int64]:
         """Return the codes ``[n, K]`` of frames of a window's passes that are not drawn, or -1."""
-        level_0, kept = self.level_0[window.first : window.last], self.inputs.kept
+        level_0 = self.level_0[window.first : window.last]
+        kept = self.inputs.kept
         given = np.full((len(level_0), self._model.config.levels), -1, np.int64)
         if kept is not None:
             known = kept.codes[window.first : window.last]
@@ -206,7 +211,8 @@ class Levels:
         if (cache := self._cache) is None:
             return 0, 0, []
         assert isinstance(cache, PagedCache)
-        prefix, drawn = self._prefixes[1][condition], len(self.codes)
+        prefix = self._prefixes[1][condition]
+        drawn = len(self.codes)
         length = len(prefix) + drawn
         slots = [self._slot(level, condition) for level in self._prefixes]
         for slot in slots:
@@ -222,7 +228,9 @@ class Levels:
 
     def _feed(self, first: int, level: int, codes: Tensor) -> Tensor:
         """Return the logits of some frames in each condition; see `Feed`."""
-        model, count, logits = self._model, codes.shape[1], list[Tensor]()
+        model = self._model
+        count = codes.shape[1]
+        logits = list[Tensor]()
         for condition, prefix in enumerate(self._prefixes[level]):
             own = codes[condition]
             if self._cache is None:

@@ -67,20 +67,26 @@ def row_of(levels: int, frames: int, pages: int) -> np.dtype[np.void]:
 
 def _write(table: NDArray[np.void], row: int, utterance: SoundUtterance) -> None:
     """Write the next chunk of an utterance to one idle row, and with guidance to the next."""
-    levels, chunk = utterance.levels, utterance.chunk
+    levels = utterance.levels
+    chunk = utterance.chunk
     assert chunk is not None
     count = chunk.end - chunk.start
     conditions = [levels.reserve(one, count) for one in range(levels.conditions)]
     for own, (start, length, pages) in zip(table[row:], conditions, strict=False):
-        own["count"], own["owner"] = count, row
-        own["length"], own["start"] = length, start
+        own["count"] = count
+        own["owner"] = row
+        own["length"] = length
+        own["start"] = start
         for level, those in enumerate(pages):
             own["pages"][level, : len(those)] = those
     own = table[row]
-    own["stream"], own["begins"] = utterance.stream, chunk.start == 0
-    own["frame"], own["levels"] = chunk.start, levels.count
+    own["stream"] = utterance.stream
+    own["begins"] = chunk.start == 0
+    own["frame"] = chunk.start
+    own["levels"] = levels.count
     own["partner"] = row + levels.conditions - 1
-    own["guidance"], own["knobs"] = levels.guidance, levels.knobs
+    own["guidance"] = levels.guidance
+    own["knobs"] = levels.knobs
     given = levels.given(chunk)
     own["codes"][:count] = given
     own["codes"][count:] = given[-1]  # padding, of which nothing is heard
@@ -154,9 +160,12 @@ class RecordedChunks:
         record: Record,
         sizes: ChunkSizes = ChunkSizes(),  # noqa: B008
     ) -> None:
-        config, device = speech.model.config, speech.model.separator.device
-        self._model, self._codebooks = speech.model, speech.codec.quantizer.codebooks
-        self.columns, self.frames = sizes.columns, chunk_lengths(config.block_frames)
+        config = speech.model.config
+        device = speech.model.separator.device
+        self._model = speech.model
+        self._codebooks = speech.codec.quantizer.codebooks
+        self.columns = sizes.columns
+        self.frames = chunk_lengths(config.block_frames)
         gathers = "attend" not in speech.model.transformer.kernels.fused
         self._rows = [
             rows for rows in sizes.rows
@@ -176,7 +185,8 @@ class RecordedChunks:
         self._row = row_of(config.levels, self.frames[-1], sizes.columns // PAGE)
         self.streams = CodecStreams(speech, sizes.streams)
         self._idle = np.zeros(self.most, self._row)  # of no utterance
-        self._idle["stream"], self._idle["pages"] = self.streams.unused, pool.padding
+        self._idle["stream"] = self.streams.unused
+        self._idle["pages"] = pool.padding
         self._idle["begins"] = self._idle["count"] = 1
         self._idle["owner"] = self._idle["partner"] = range(self.most)
         self._table = torch.zeros(
@@ -197,10 +207,12 @@ class RecordedChunks:
 
     def make(self, utterances: Sequence[SoundUtterance]) -> Sequence[SoundUtterance]:
         """Make the next chunk of the first utterance, and of others as long; return those."""
-        started_s, frames = perf_counter(), self._filled_up(utterances[0])
+        started_s = perf_counter()
+        frames = self._filled_up(utterances[0])
         chosen: list[SoundUtterance] = []
         written: dict[SoundUtterance, int] = {}
-        host, row = self._idle.copy(), 0
+        host = self._idle.copy()
+        row = 0
         for one in utterances:
             if self._filled_up(one) != frames or row + one.levels.conditions > self.most:
                 continue
@@ -251,7 +263,8 @@ class RecordedChunks:
         """Give an utterance its row of the results: codes, then samples."""
         chunk = utterance.chunk
         assert chunk is not None
-        count, levels = chunk.end - chunk.start, self._model.config.levels
+        count = chunk.end - chunk.start
+        levels = self._model.config.levels
         codes = found[: frames * levels].astype(np.int64).reshape(frames, levels)
         samples = found[frames * levels :][: count * self._hop].copy()
         utterance.spent_s += spent_s
@@ -260,8 +273,11 @@ class RecordedChunks:
 
     def _function(self, results: Tensor, frames: int, *, light: bool) -> Callable[[], None]:
         """Return the chunk of the first rows, to be recorded."""
-        model, rows, levels = self._model, len(results), self._model.config.levels
-        table, reach = self._table[:rows], self._reach[:frames]
+        model = self._model
+        rows = len(results)
+        levels = self._model.config.levels
+        table = self._table[:rows]
+        reach = self._reach[:frames]
         kinds = [nar.LIGHT if light else nar.FULL] * (levels - 1)
         kind = DrawKind(guided=not light, kept=True, levels=kinds)
         fields: Mapping[str, Any] = self._row.fields or {}
@@ -273,7 +289,9 @@ class RecordedChunks:
             part = part.view(torch.float64) if own.base.kind == "f" else part
             return part.view(-1, *own.shape) if own.shape else part[:, 0]
 
-        given, pages, start = field("codes")[:, :frames], field("pages"), field("start")[:, None]
+        given = field("codes")[:, :frames]
+        pages = field("pages")
+        start = field("start")[:, None]
         own = ChunkRows(
             given, *(field(name) for name in ("knobs", "frame", "owner", "partner", "guidance"))
         )

@@ -42,17 +42,22 @@ class SoundUtterance(Iterator[AudioChunk]):
         alignment: UtteranceAlignment | None,
         make: Callable[["SoundUtterance"], object],
     ) -> None:
-        self.levels, self.spent_s = levels, 0.0
+        self.levels = levels
+        self.spent_s = 0.0
         self.stream: int | None = None
-        self._alignment, self._make = alignment, make
+        self._alignment = alignment
+        self._make = make
         block = speech.model.config.block_frames
         self._rate_hz = speech.codec.config.sample_rate_hz
-        self._stream, self._heard = speech.decoder.stream(), 0  # and frames that it has
+        # and frames that it has
+        self._stream = speech.decoder.stream()
+        self._heard = 0
         self._whole = isinstance(speech.decoder, Vocos)
         # A convolution caches code for every length that it ever had, megabytes in all.
         self._multiple = 1 if self._whole else block
         self._chunks = chunks_of(block)
-        self._work, self._ended = deque[Window](), False
+        self._work = deque[Window]()
+        self._ended = False
         self._made: deque[AudioChunk | Exception] = deque()
 
     def feed(self, codes: Tensor, ended: bool) -> None:
@@ -152,7 +157,8 @@ class SoundUtterance(Iterator[AudioChunk]):
         """Return what codes ``[n, count]`` became; each of their chunks is aligned by itself."""
         sound = np.concatenate([np.zeros(0, np.float32), *samples])
         made = AudioChunk(sound, self._rate_hz, decoded=codes.cpu().numpy().astype(np.int16))
-        made.nar_s, self.spent_s = self.spent_s, 0.0
+        made.nar_s = self.spent_s
+        self.spent_s = 0.0
         if self._alignment is not None:
             parts = [self._alignment.push(one[:, 0]) for one in (self.levels.codes[:0], *chunks)]
             made.alignment = Alignment(*(np.concatenate(one) for one in zip(*parts, strict=True)))

@@ -36,14 +36,18 @@ class WordClock:
         with_phonemes: bool,
         voice: str = "",
     ) -> None:
-        self._words, self._phonemes = words, phonemes
-        self._lead, self._with_phonemes, self._voice = lead_frames, with_phonemes, voice
+        self._words = words
+        self._phonemes = phonemes
+        self._lead = lead_frames
+        self._with_phonemes = with_phonemes
+        self._voice = voice
         ends = np.cumsum(lengths)
         # The first id at or after each symbol, the mark of the end for the end of the text.
         self._ids = np.searchsorted(ends - lengths, np.arange(len(phonemes) + 1))
         self._ids = np.maximum(self._ids, 1)
         self._entered: list[int] = []  # the first frame at or after each id
-        self._sums, self._counts = np.zeros(len(lengths)), np.zeros(len(lengths), np.int64)
+        self._sums = np.zeros(len(lengths))
+        self._counts = np.zeros(len(lengths), np.int64)
         self._frames = 0
 
     def push(self, alignment: Alignment) -> None:
@@ -72,7 +76,8 @@ class WordClock:
 
         timings: list[WordTimes] = []
         for number, (word, begin, end, spoken) in enumerate(self._words):
-            since_s, until_s = clock(begin), clock(end)
+            since_s = clock(begin)
+            until_s = clock(end)
             if since_s is None:
                 break
             missing = until_s is not None and self._is_missing(begin, end)

@@ -58,7 +58,8 @@ class FileLayout:
 
     def tables(self) -> dict[str, tuple[tuple[str, ...], Shape]]:
         """Return what each of our tensors joins: required published ones, and the shape of each."""
-        d, levels = self.width, self.levels
+        d = self.width
+        levels = self.levels
         found: dict[str, tuple[tuple[str, ...], Shape]] = {
             "phonemes.weight": (("text_emb.weight",), (self.phonemes, d)),
             "languages.weight": (("langs_emb.weight",), (self.languages, d)),

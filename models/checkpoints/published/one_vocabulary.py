@@ -13,8 +13,10 @@ from torch import Tensor
 
 from models.checkpoints.files import CheckpointError, check_tensors
 
-EMBEDDINGS, HEAD = "model.embed_tokens.weight", "lm_head.weight"
-LEVELS, CODES = 8, 1024
+EMBEDDINGS = "model.embed_tokens.weight"
+HEAD = "lm_head.weight"
+LEVELS = 8
+CODES = 1024
 _ROWS = {
     "text_emb.weight": 256,
     "rvq_l_emb.weight": LEVELS,
@@ -83,7 +85,8 @@ def split(tensors: Mapping[str, Tensor], source: str) -> dict[str, Tensor]:
     stack = parts.keys() - {EMBEDDINGS}
     width = tensors[HEAD].shape[1:]
     check_tensors(tensors, dict.fromkeys((EMBEDDINGS, HEAD), (ROWS, *width)), source, ignored=stack)
-    embeddings, head = parts.pop(EMBEDDINGS), tensors[HEAD]
+    embeddings = parts.pop(EMBEDDINGS)
+    head = tensors[HEAD]
     counts = list(_ROWS.values())
     parts |= zip(_ROWS, torch.split(embeddings, counts), strict=True)
     parts["sep"] = parts["sep"][0]

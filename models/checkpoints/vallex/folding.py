@@ -22,14 +22,14 @@ from models.checkpoints.vallex.layout import (
     NAR_HEAD,
     STAGE,
     TEXT,
-    FileLayout,
+    VallexLayout,
 )
 from models.config import ModelConfig
 
 Tensors = Mapping[str, Tensor]
 
 
-def folded(tensors: Tensors, layout: FileLayout, config: ModelConfig) -> dict[str, Tensor]:
+def folded(tensors: Tensors, layout: VallexLayout, config: ModelConfig) -> dict[str, Tensor]:
     """Return the tensors of `models.valle.Valle` of checked published ones.
 
     Matrices that all levels share are one tensor under several names.
@@ -72,7 +72,8 @@ def _written(tensors: Tensors, side: str, layers: int, stacks: list[str]) -> dic
     alphas = [tensors[ALPHA.format(side, kind)].float() for kind in ("audio", "text")]
     same = {"entry.scales": torch.cat(alphas)}
     for layer in range(layers):
-        theirs, block = f"{side}_decoder.layers.{layer}", f"blocks.{layer}"
+        theirs = f"{side}_decoder.layers.{layer}"
+        block = f"blocks.{layer}"
         for own, name in (
             ("attention.out", "self_attn.out_proj"),
             ("feed_forward.down", "linear2"),
@@ -90,14 +91,16 @@ def _read(
     tensors: Tensors, side: str, layers: int, stack: str, head: Tensor, own_head: str
 ) -> dict[str, Tensor]:
     """Return the gains of one stack, and the biases of what follows its norms."""
-    decoder, last = f"{side}_decoder", f"{side}_decoder.norm"
+    decoder = f"{side}_decoder"
+    last = f"{side}_decoder.norm"
     ours = {
         f"{stack}.norm.weight": tensors[f"{last}.weight"].float(),
         f"{own_head}.weight": head.float(),
         f"{own_head}.bias": (head.double() @ tensors[f"{last}.bias"].double()).float(),
     }
     for layer in range(layers):
-        theirs, block = f"{decoder}.layers.{layer}", f"{stack}.blocks.{layer}"
+        theirs = f"{decoder}.layers.{layer}"
+        block = f"{stack}.blocks.{layer}"
         for norm, own, linear, name in (
             ("norm1", "attention_norm", "attention.qkv", "self_attn.in_proj_"),
             ("norm2", "feed_forward_norm", "feed_forward.gate_up", "linear1."),

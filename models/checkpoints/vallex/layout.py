@@ -34,7 +34,7 @@ class StackLayout:
 
 
 @dataclass(frozen=True)
-class FileLayout:
+class VallexLayout:
     """Sizes of a file."""
 
     ar: StackLayout
@@ -68,7 +68,8 @@ class FileLayout:
 
 
 def _block(name: str, stack: StackLayout, *, adaptive: bool) -> dict[str, tuple[int, ...]]:
-    width, ffn = stack.width, stack.ffn
+    width = stack.width
+    ffn = stack.ffn
     return {
         f"{name}.self_attn.in_proj_weight": (3 * width, width),
         f"{name}.self_attn.in_proj_bias": (3 * width,),
@@ -99,7 +100,7 @@ def is_this_family(names: Mapping[str, object]) -> bool:
     return TEXT.format("ar") in names or any(name.startswith("ar_decoder.") for name in names)
 
 
-def find_layout(tensors: Mapping[str, Tensor], source: str) -> FileLayout:
+def find_layout(tensors: Mapping[str, Tensor], source: str) -> VallexLayout:
     """Return the sizes of published tensors, and check them all.
 
     Raises CheckpointError if the model cannot be folded, or a tensor does not belong to it.
@@ -117,7 +118,7 @@ def find_layout(tensors: Mapping[str, Tensor], source: str) -> FileLayout:
             " ar_decoder.norm), which cannot be folded into the stack here"
         )
     languages = tensors.get(LANGUAGE.format("ar"))
-    layout = FileLayout(
+    layout = VallexLayout(
         ar=_stack(tensors, "ar", source),
         nar=_stack(tensors, "nar", source),
         texts=_shape(tensors, TEXT.format("ar"), source)[0],

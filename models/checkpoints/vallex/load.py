@@ -18,7 +18,7 @@ from torch import Tensor
 
 from models.checkpoints.files import CheckpointError, fill, read_file
 from models.checkpoints.vallex.folding import folded
-from models.checkpoints.vallex.layout import CODES, LEVELS, FileLayout, find_layout
+from models.checkpoints.vallex.layout import CODES, LEVELS, VallexLayout, find_layout
 from models.config import EOS_ID, BlockSpec, ModelConfig, ReaderName, StackSize, first_problem
 from models.valle import Valle
 
@@ -56,12 +56,13 @@ class ReadFile:
     """The contents of a file: our configuration, and its tensors under their published names."""
 
     path: Path
-    layout: FileLayout
+    layout: VallexLayout
     config: ModelConfig
     tensors: Mapping[str, Tensor]
 
     def __str__(self) -> str:
-        config, nar = self.config, self.config.nar
+        config = self.config
+        nar = self.config.nar
         return (
             f"{self.path}: {config.name}, {config.layers} + {nar.layers} layers of {config.width}"
             f" and {nar.width}; LayerNorm, adaptive norms and languages are folded at load"
@@ -97,8 +98,10 @@ def _settings(path: Path, metadata: Mapping[str, str]) -> TrainerSettings:
         raise CheckpointError(f"{path}: its settings: {problem}") from error
 
 
-def _config(layout: FileLayout, settings: TrainerSettings, path: Path) -> ModelConfig:
-    ar, nar, multilingual = layout.ar, layout.nar, bool(layout.languages)
+def _config(layout: VallexLayout, settings: TrainerSettings, path: Path) -> ModelConfig:
+    ar = layout.ar
+    nar = layout.nar
+    multilingual = bool(layout.languages)
     heads = settings.nhead or (ar.width // HEAD_DIM if multilingual else None)
     mode = 1 if settings.prefix_mode is None and multilingual else settings.prefix_mode
     if not heads or mode is None:

@@ -108,12 +108,16 @@ def combine_kernel(
 
 def attend(queries: Tensor, keys: Tensor, values: Tensor, seen: Tensor, pages: Tensor) -> Tensor:
     """As `models.cuda.kernels.reference.attend`."""
-    (heads, head_dim), kv_heads, (sequences, count) = queries.shape[1:], keys.shape[1], seen.shape
-    group, columns = heads // kv_heads, pages.shape[1] * PAGE
+    (heads, head_dim) = queries.shape[1:]
+    kv_heads = keys.shape[1]
+    (sequences, count) = seen.shape
+    group = heads // kv_heads
+    columns = pages.shape[1] * PAGE
     rows, tiles, shares = sharing(count * group, sequences, kv_heads, columns, queries.dtype)
     block = max(power_of_2(head_dim), LEAST)
     pages = pages if pages.stride(1) == 1 else pages.contiguous()
-    queries, seen = queries.contiguous(), seen.contiguous()
+    queries = queries.contiguous()
+    seen = seen.contiguous()
     # What is multiplied is of its own type, but in Triton's interpreter, which has no bfloat16.
     narrow = queries.dtype == torch.bfloat16 and not triton.knobs.runtime.interpret
     out = queries.new_empty(len(queries), heads * head_dim)

@@ -26,7 +26,9 @@ exponential of hardware, cost a few of them. Bfloat16 has 8: a kernel rounds onc
 round up to three times, each half a unit of the last place; the integers of 8 bits that are made of
 such numbers may differ by one. A mistake costs all bits."""
 
-_ROWS, _MANY = 3, 6  # products of few rows are computed otherwise than those of many
+# products of few rows are computed otherwise than those of many
+_ROWS = 3
+_MANY = 6
 _SHARES = (1, 2, 4, 8, 16)  # programs that share positions out, by batch and length
 _GUIDED: Final[tuple[dict[str, Any], ...]] = (
     {"temperature": 0.0, "cfg_strength": 1.5},
@@ -107,7 +109,9 @@ def inputs_of(
 ) -> Mapping[str, Callable[[], Iterator[Given]]]:
     """Return for each kernel what makes arguments for it, of a model's sizes."""
     chance = torch.Generator().manual_seed(0)
-    heads, kv_heads, head_dim = config.heads, config.kv_heads, config.head_dim
+    heads = config.heads
+    kv_heads = config.kv_heads
+    head_dim = config.head_dim
 
     def normal(*shape: int, dtype: torch.dtype = dtype) -> Tensor:
         return torch.randn(shape, generator=chance).to(device, dtype)
@@ -121,12 +125,14 @@ def inputs_of(
 
     def norm() -> Iterator[Given]:
         x = normal(_ROWS, config.width)
-        x[0], x[1, 0] = 0.0, torch.nan
+        x[0] = 0.0
+        x[1, 0] = torch.nan
         yield x, normal(config.width), config.norm_eps
 
     def project() -> Iterator[Given]:
         for rows, kind in ((1, ""), (_ROWS, config.activation), (_MANY, config.activation)):
-            x, outputs = normal(rows, config.width), config.ffn if kind else 3 * config.width
+            x = normal(rows, config.width)
+            outputs = config.ffn if kind else 3 * config.width
             x[1:2] = 0.0
             weight = normal(halves(kind) * outputs, config.width) * config.width**-0.5
             bias = [normal(len(weight))] * config.block.bias
@@ -140,8 +146,10 @@ def inputs_of(
 
     def store() -> Iterator[Given]:
         angles = normal(_ROWS, 1, head_dim // 2, dtype=torch.float32)
-        qkv, places = normal(_ROWS, heads + 2 * kv_heads, head_dim), each_once(PAGE)[:_ROWS]
-        qkv[0, -1, 0], qkv[1, heads, 1] = torch.inf, torch.nan
+        qkv = normal(_ROWS, heads + 2 * kv_heads, head_dim)
+        places = each_once(PAGE)[:_ROWS]
+        qkv[0, -1, 0] = torch.inf
+        qkv[1, heads, 1] = torch.nan
         rotations = torch.polar(torch.ones_like(angles), angles)
         pool = normal(2, PAGE, kv_heads, head_dim)
         for held in (pool, in_8_bits(pool)):
@@ -164,9 +172,11 @@ def inputs_of(
     def draw() -> Iterator[Given]:
         size = config.codes + 1
         numbers = whole(_ROWS, _ROWS, len(Host))
-        numbers[:, Host.LIMIT], numbers[:, Host.KEY] = 99, whole(2**62, _ROWS)
+        numbers[:, Host.LIMIT] = 99
+        numbers[:, Host.KEY] = whole(2**62, _ROWS)
         numbers[:, Host.ACTIVE] = 1
-        codes, lengths = whole(config.codes, _ROWS, 100), torch.tensor((95, 0, 30)).to(device)
+        codes = whole(config.codes, _ROWS, 100)
+        lengths = torch.tensor((95, 0, 30)).to(device)
         logits, avoid = (normal(_ROWS, size, dtype=torch.float32) for _ in range(2))
         changed = codes, lengths, whole(3, _ROWS) == 0
         results = torch.zeros(_ROWS, 3, dtype=torch.float64, device=device)

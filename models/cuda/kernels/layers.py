@@ -75,12 +75,14 @@ def product_kernel(
     A row's bits do not depend on the other rows.
     """
     column = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
-    real, at = column < outputs, tl.arange(0, STEP)
+    real = column < outputs
+    at = tl.arange(0, STEP)
     origin = weight + column.to(tl.int64)[:, None] * INPUTS + at[None]
     other = origin + outputs.to(tl.int64) * INPUTS
     wanted = real[:, None] & (at < INPUTS)[None]
     # Weights are there before the step begins: they come while what was launched before runs.
-    first, second = tl.load(origin, wanted, 0.0), tl.zeros([COLUMNS, STEP], x.dtype.element_ty)
+    first = tl.load(origin, wanted, 0.0)
+    second = tl.zeros([COLUMNS, STEP], x.dtype.element_ty)
     if GATE:
         second = tl.load(other, wanted, 0.0)
     await_others(EARLY)
@@ -100,10 +102,12 @@ def product_kernel(
             if GATE:
                 factor = second if start == 0 else tl.load(other + start, wanted, 0.0)
                 gates += factor.to(tl.float32) * entries[None]
-        found, up = tl.sum(sums, 1), tl.sum(gates, 1)
+        found = tl.sum(sums, 1)
+        up = tl.sum(gates, 1)
         if NORM:
             factor = tl.rsqrt(tl.sum(squares, 0) / INPUTS + eps)
-            found, up = found * factor, up * factor
+            found = found * factor
+            up = up * factor
         if BIAS:
             found += tl.load(bias + column, real, 0.0).to(tl.float32)
             if GATE:
@@ -137,7 +141,8 @@ def project(
         return y
     if activation == "relu":
         return F.relu(y)
-    out, grid = y.new_empty(len(y), width), (len(y), triton.cdiv(width, _BLOCK))
+    out = y.new_empty(len(y), width)
+    grid = (len(y), triton.cdiv(width, _BLOCK))
     launch(gated_kernel, grid, y, out, width, activation == "gelu", _BLOCK)
     return out
 
@@ -187,7 +192,8 @@ def store_kernel(
     second = tl.load(origin + HALF, inside, 0.0)
     cos = tl.load(rotations + (row * HALF + at) * 2, at < HALF, 0.0)
     sin = tl.load(rotations + (row * HALF + at) * 2 + 1, at < HALF, 0.0)
-    wide, other = first.to(tl.float32), second.to(tl.float32)
+    wide = first.to(tl.float32)
+    other = second.to(tl.float32)
     real = (wide * cos - other * sin).to(queries.dtype.element_ty)
     imaginary = (wide * sin + other * cos).to(queries.dtype.element_ty)
 
@@ -212,14 +218,17 @@ def _store_heads(
     KV_HEADS: tl.constexpr, HALF: tl.constexpr, EIGHT: tl.constexpr,
 ):  # fmt: skip
     """Store both halves of the keys or values of a position's heads, ``apart`` from each other."""
-    first, second = _finite(first), _finite(second)
+    first = _finite(first)
+    second = _finite(second)
     origin = rows + place * KV_HEADS * 2 * HALF
     if EIGHT:
         origin += place * KV_HEADS * 4  # the scales of each position before
-        wide, other = first.to(tl.float32), second.to(tl.float32)
+        wide = first.to(tl.float32)
+        other = second.to(tl.float32)
         largest = tl.max(tl.where(wanted, tl.maximum(tl.abs(wide), tl.abs(other)), 0.0), 1)
         scale = tl.div_rn(largest, 127.0)[:, None]
-        first, second = _steps(wide, scale), _steps(other, scale)
+        first = _steps(wide, scale)
+        second = _steps(other, scale)
     target = origin + head * 2 * HALF + at
     tl.store(target, first, wanted)
     tl.store(target + apart, second, wanted)
@@ -243,7 +252,8 @@ def _finite(x):
 def store(qkv: Tensor, rotations: Tensor, keys: Tensor, values: Tensor, places: Tensor) -> Tensor:
     """As `models.cuda.kernels.reference.store`."""
     rows, all_heads, head_dim = qkv.shape
-    kv_heads, qkv = keys.shape[1], qkv.contiguous()
+    kv_heads = keys.shape[1]
+    qkv = qkv.contiguous()
     heads = all_heads - 2 * kv_heads
     queries = qkv.new_empty(rows, heads, head_dim)
     pairs = torch.view_as_real(rotations).contiguous()

@@ -20,7 +20,8 @@ from samplers.ops.temperature import COLDEST, LARGEST
 
 ACTIVE, LIMIT, AVOID = (tl.constexpr(int(one)) for one in (Host.ACTIVE, Host.LIMIT, Host.AVOID))
 KEY, ATTEMPT, PARTNER = (tl.constexpr(int(one)) for one in (Host.KEY, Host.ATTEMPT, Host.PARTNER))
-PROMPTED, NUMBERS = tl.constexpr(int(Host.PROMPTED)), tl.constexpr(len(Host))
+PROMPTED = tl.constexpr(int(Host.PROMPTED))
+NUMBERS = tl.constexpr(len(Host))
 
 TEMPERATURE, TOP_K, TOP_P, MIN_P, KEEP, STRENGTH, RESCALE, LEAST, SPAN = (
     tl.constexpr(column) for column in range(9)
@@ -29,15 +30,17 @@ MODE, ONCE, FREQUENCY, PRESENCE = (tl.constexpr(column) for column in range(9, 1
 """The columns of `samplers.ar.plain.PlainRow`."""
 
 GOLDEN, FIRST, SECOND = (tl.constexpr(one) for one in (HASH.golden, *HASH.mix))
-BY_STEP, BY_ATTEMPT = tl.constexpr(HASH.axes[0]), tl.constexpr(HASH.axes[2])
-COLD, HOT = tl.constexpr(COLDEST), tl.constexpr(LARGEST)
+BY_STEP = tl.constexpr(HASH.axes[0])
+BY_ATTEMPT = tl.constexpr(HASH.axes[2])
+COLD = tl.constexpr(COLDEST)
+HOT = tl.constexpr(LARGEST)
 HIGHEST = tl.constexpr(1e30)
 """Of the logits: see `samplers.ops.rows.sanitise`."""
 
-ADDITIVE, RAW = tl.constexpr(penalties.ADDITIVE), tl.constexpr(penalties.RAW)
-STRONGEST, UNIT = (
-    tl.constexpr(penalties.STRONGEST_NATS), tl.constexpr(1.0 / penalties.FIXED_POINT)
-)  # fmt: skip
+ADDITIVE = tl.constexpr(penalties.ADDITIVE)
+RAW = tl.constexpr(penalties.RAW)
+STRONGEST = tl.constexpr(penalties.STRONGEST_NATS)
+UNIT = tl.constexpr(1.0 / penalties.FIXED_POINT)
 LONGEST = tl.constexpr(WINDOW)
 
 LOWEST = tl.constexpr(float(torch.finfo(torch.float32).min))
@@ -88,7 +91,8 @@ def _add_three(first, second, third, other, another, last):
 def _floor(order, worth, total, share):
     """Return, as a uint32, the largest number that entries worth a share of the total reach."""
     # Two bits a round, from the highest on; three sums at once, as each waits for all threads.
-    found, step = tl.full([], 0, tl.uint32), tl.full([], 1 << 30, tl.uint32)
+    found = tl.full([], 0, tl.uint32)
+    step = tl.full([], 1 << 30, tl.uint32)
     for _ in range(ROUNDS):
         first, second, third = tl.reduce(
             (
@@ -150,7 +154,8 @@ def _penalised(
     if span > 0:
         back = tl.arange(0, LONGEST)
         code = tl.load(history + counted - 1 - back, back < span, -1).to(tl.int32)
-        known, adds = (code >= 0) & (code < SIZE), back >= 0
+        known = (code >= 0) & (code < SIZE)
+        adds = back >= 0
         if tl.load(own + ONCE) > 0:
             tl.store(sums + ids, tl.full(ids.shape, LONGEST, tl.int64), inside)
             tl.debug_barrier()
@@ -166,7 +171,8 @@ def _penalised(
         tl.atomic_add(sums + code, word, known, sem="relaxed", scope="cta")
         tl.debug_barrier()
         found = tl.load(sums + ids, inside, 0)
-        total, count = found >> 8, (found & 255).to(tl.int32)
+        total = found >> 8
+        count = (found & 255).to(tl.int32)
         lowered = tl.minimum(tl.maximum(total.to(tl.float32) * UNIT, -STRONGEST), STRONGEST)
         mode = tl.load(own + MODE).to(tl.int32)
         factor = tl.exp(tl.where((x > 0) | (mode == RAW), -lowered, lowered))
@@ -188,7 +194,8 @@ def draw_kernel(
     ids = tl.arange(0, BLOCK)
     inside = ids < SIZE
     own = numbers + row * NUMBERS
-    partner, length = tl.load(own + PARTNER), tl.load(lengths + row)
+    partner = tl.load(own + PARTNER)
+    length = tl.load(lengths + row)
     knob = knobs + row * knobs_stride
 
     # Guidance, and what an attempt before this one must not draw again.
@@ -273,7 +280,8 @@ def draw_kernel(
 def draw(logits: Tensor, numbers: Tensor, avoid: Tensor, knobs: Tensor, *state: Any) -> None:
     """As `samplers.ar.plain.draw`."""
     *changed, stop_token = state
-    (rows, size), codes = logits.shape, changed[0]
+    (rows, size) = logits.shape
+    codes = changed[0]
     table = PlainTable.of(knobs, size)
     launch(
         draw_kernel, (rows,), logits.contiguous(), numbers, avoid, *changed, *table,

@@ -82,7 +82,8 @@ def store(qkv: Tensor, rotations: Tensor, keys: Tensor, values: Tensor, places: 
         ``[S, heads, head_dim]``.
     """
     kv_heads = keys.shape[1]
-    heads, rotated = qkv.shape[1] - 2 * kv_heads, qkv.shape[1] - kv_heads
+    heads = qkv.shape[1] - 2 * kv_heads
+    rotated = qkv.shape[1] - kv_heads
     product = torch.complex(*qkv[:, :rotated].float().chunk(2, -1)).mul_(rotations)
     turned = torch.view_as_real(product).flatten(2).to(qkv.dtype)
     for cached, new in ((keys, turned[:, heads:]), (values, qkv[:, rotated:])):
@@ -172,7 +173,8 @@ def attend_grouped(queries: Tensor, keys: Tensor, values: Tensor, visible: Tenso
 
     ``visible`` is ``[B, C, T]`` bool; None: everything is.
     """
-    (batch, kv_heads), (heads, head_dim) = keys.shape[:2], queries.shape[1:]
+    (batch, kv_heads) = keys.shape[:2]
+    (heads, head_dim) = queries.shape[1:]
     group = heads // kv_heads
     # Heads that share a KV head are folded into the queries, so that no key is repeated.
     folded = queries.view(batch, -1, kv_heads, group, head_dim)

@@ -20,8 +20,10 @@ RATE: Final = r"\[rate:[\d.]{1,9}\]"
 LONGEST_PAUSE: Final = len("[pause:123456.123456ms]")
 LONGEST_DIRECTION: Final = len("[voice:]") + 200
 
-_MARK, _CLOSING = ".!?…", "\"')\\]}”’»"
-_WIDE, _WIDE_CLOSING = "。！？", '」』》）)”"'
+_MARK = ".!?…"
+_CLOSING = "\"')\\]}”’»"
+_WIDE = "。！？"
+_WIDE_CLOSING = '」』》）)”"'
 BORDER: Final = re.compile(
     rf"(?P<pause>{PAUSE})\s*+(?=\S)"
     rf"|(?<![{_MARK}])(?P<mark>[{_MARK}]++)(?P<closing>[{_CLOSING}]*+)(?P<space>\s++)"
@@ -78,7 +80,8 @@ def continues(match: re.Match[str], *, complete: bool = False) -> bool:
 
     ``complete``: no text follows. Raises Undecided if what follows decides.
     """
-    mark, upcoming = match["mark"], match["next"]
+    mark = match["mark"]
+    upcoming = match["next"]
     if match["closing"] or mark.endswith(("..", "…")):
         return (upcoming[:1].islower() or upcoming[:1].isdigit()) and not match["opening"]
     if mark != ".":

@@ -109,7 +109,8 @@ class Enclosure:
         """Process the text up to an index."""
         start = self._read_to
         for paragraph in PARAGRAPH.finditer(text, start, place):
-            self._open, start = _Open(), paragraph.end()
+            self._open = _Open()
+            start = paragraph.end()
         for sign in _SIGNS.finditer(text, start, place):
             self._open.read(text, sign.start())
         self._read_to = max(self._read_to, place)

@@ -60,9 +60,13 @@ _TOGETHER: Final = re.compile(
     rf"|\b[A-Z]\w+(?P<date>,?\s+)(?={_NUMBER}\b)"
 )
 
-_INNER, _WRITTEN_AS_ONE, _LEANS = 30.0, 6.0, 5.5
+_INNER = 30.0
+_WRITTEN_AS_ONE = 6.0
+_LEANS = 5.5
 _SCALED: Final = 3.5  # within a number behind its thousands, within an address before a mark
-_BARE, _PHRASE = 2.2, 3.4  # between any two words, behind the first of a phrase
+# between any two words, behind the first of a phrase
+_BARE = 2.2
+_PHRASE = 3.4
 _PER_PART: Final = 0.35
 _FEW: Final = (0.0, 3.5, 3.5, 2.0)  # for a part of so many words: it falls where nothing ends
 _UNEVEN: Final = 2.0  # times the square of what a part lacks of half the limit
@@ -141,7 +145,8 @@ def _cost(before: str, after: str, then: Sequence[str]) -> tuple[float, bool]:
     if bare.endswith(","):
         named = before[:1].isupper() and after[:1].isupper()  # Paris, France
         return (0.6 if named else 0.1), True
-    left, right = before.lower(), after.lower().strip(_CLOSING + ",;:.!?—–")
+    left = before.lower()
+    right = after.lower().strip(_CLOSING + ",;:.!?—–")
     if left in _DEPENDENT:
         return _LEANS, False
     if left.endswith("ly"):

@@ -33,7 +33,9 @@ class Speakable:
             self._read_to = found.end() if found else end
             if found and self._tag:
                 # If another "<" or an "@" comes first it was no tag, and its letters are a word.
-                self._word, self._tag = found[0] != ">", False
+                self._word = found[0] != ">"
+                self._tag = False
             elif found:
-                self._word, self._tag = bool(found["word"]), bool(found["tag"])
+                self._word = bool(found["word"])
+                self._tag = bool(found["tag"])
         return self._word or self._tag

@@ -109,10 +109,12 @@ class GrowingText:
 
         If the whole text has nothing to speak it is returned as it is, so that it can be refused.
         """
-        self._complete, self._look_again = True, 0
+        self._complete = True
+        self._look_again = 0
         pieces = self.flush()
         if not self._given and self._text:
-            pieces, self._text = [self._text], ""
+            pieces = [self._text]
+            self._text = ""
         return pieces
 
     def _directed(self, piece: str) -> str:
@@ -125,8 +127,10 @@ class GrowingText:
 
     def _hold(self, text: str, *, at_line_start: bool) -> None:
         """Replace the text by its rest and restart the search."""
-        self._text, self._at_line_start = text, at_line_start
-        self._speakable, self._enclosure = Speakable(), Enclosure()
+        self._text = text
+        self._at_line_start = at_line_start
+        self._speakable = Speakable()
+        self._enclosure = Enclosure()
         self._code_to = 0  # where code in a line ends, or is searched from
         self._phonemes_to = 0  # where inline phonemes end, or are searched from
         self._searched = 0  # no boundary before this index
@@ -207,7 +211,8 @@ def pieces(text: str, *, layout: bool = True, thoughts: bool = False) -> list[st
 def _with_pauses(text: str, end: int, start: int) -> tuple[int, int]:
     """Extend a piece by the pauses that follow it."""
     while match := _PAUSE.match(text, _past_marks(text, start)):
-        end, start = match.start() + len(match[0].rstrip()), match.end()
+        end = match.start() + len(match[0].rstrip())
+        start = match.end()
     place = _past_marks(text, start)
     rest = text[place : place + LONGEST_DIRECTION]
     incomplete = rest[:1] == "[" and not {*rest[1:]} & {*"[]\n"} and len(rest) < LONGEST_DIRECTION

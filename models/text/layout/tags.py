@@ -310,7 +310,8 @@ class TagRewriter:
 
     def _cited(self, found: re.Match[str], out: list[str], complete: bool) -> int | None:
         """Drop a number in brackets that is the mark of a note, with the address behind it."""
-        text, end = found.string, found.end()
+        text = found.string
+        end = found.end()
         upcoming = text[end : end + 1]
         if not upcoming and not complete:
             return None

@@ -24,7 +24,9 @@ def _month(match: Match) -> int:
 
 def _date(match: Match) -> str:
     """Expand a numeric date, month first unless only the other order is valid."""
-    month, day, year = int(match["month"]), int(match["day"]), match["year"]
+    month = int(match["month"])
+    day = int(match["day"])
+    year = match["year"]
     if month > 12:
         month, day = day, month
     if not (1 <= month <= 12 and 1 <= day <= 31):
@@ -36,7 +38,8 @@ def _date(match: Match) -> str:
 
 def _day_first(match: Match) -> str:
     """Expand a numeric date with full stops: day first, as where dates are written so."""
-    day, month = int(match["day"]), int(match["month"])
+    day = int(match["day"])
+    month = int(match["month"])
     if month > 12:
         month, day = day, month
     if not (1 <= month <= 12 and 1 <= day <= 31):
@@ -46,7 +49,8 @@ def _day_first(match: Match) -> str:
 
 def _iso_time(match: Match) -> str:
     """Expand a timestamp of ISO 8601; its zone is UTC or an offset from it."""
-    month, day = int(match["month"]), int(match["day"])
+    month = int(match["month"])
+    day = int(match["day"])
     if not (1 <= month <= 12 and 1 <= day <= 31):
         return match[0]
     time = say.clock(match["hour"], match["minute"], (match["second"] or "").replace(",", "."))

@@ -86,7 +86,8 @@ def following(text: str, at: int, *, complete: bool = True) -> Following:
 
 def word_before(text: str, end: int) -> str:
     """Return the word before an index, with the full stops inside it."""
-    start, least = end, max(0, end - _NEAR_CHARS)
+    start = end
+    least = max(0, end - _NEAR_CHARS)
     while start > least and (text[start - 1].isalnum() or text[start - 1] in "._"):
         start -= 1
     return text[start:end]

@@ -177,7 +177,8 @@ class _Formula:
 
     def _fraction(self, depth: int) -> str:
         marked = self._at
-        above, below = self._raw(), self._raw()
+        above = self._raw()
+        below = self._raw()
         if above.isdecimal() and below.isdecimal() and int(below) > 1 and len(above + below) < 6:
             return say.fraction(above, below)
         self._at = marked

@@ -43,7 +43,8 @@ def _equation(match: Match) -> str:
 def _around(match: Match) -> tuple[int, int]:
     """Return where the digits beside a match begin and end."""
     text = match.string
-    begin, end = match.start(), match.end()
+    begin = match.start()
+    end = match.end()
     while begin and text[begin - 1].isdecimal():
         begin -= 1
     while end < len(text) and text[end].isdecimal():

@@ -115,7 +115,8 @@ def plural(unit: str) -> str:
     unit, per, rest = unit.partition(" per ")
     first, _, last = unit.rpartition(" ")
     if first == "degree":  # degrees Celsius
-        first, last = "degrees", last
+        first = "degrees"
+        last = last
     elif unit not in IRREGULAR_PLURALS:
         last = IRREGULAR_PLURALS.get(last, last + "s")
     else:

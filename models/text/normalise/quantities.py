@@ -82,7 +82,9 @@ def _product(power: str | None) -> str:
 
 
 def _unit(match: Match) -> str:
-    number, unit, per = match["number"], UNITS[match["unit"]], match["per"]
+    number = match["number"]
+    unit = UNITS[match["unit"]]
+    per = match["per"]
     unit = _product(match["power"]) + unit
     if match["joint"] != "-" and number != "1":
         unit = say.plural(unit)

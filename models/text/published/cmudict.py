@@ -89,7 +89,8 @@ def ipa(phones: Sequence[str]) -> str:
 def _onset(before: Sequence[str]) -> int:
     """Return where the mark of a vowel goes, of the phones before it and itself."""
     for at in reversed(range(len(before))):
-        phone, after = before[at], (before[at + 1] if at + 1 < len(before) else None)
+        phone = before[at]
+        after = before[at + 1] if at + 1 < len(before) else None
         ends = phone in _VOWELS or phone in _NASALS_AND_FRICATIVES or phone == "w"
         if not ends and after not in _STOPS:
             continue

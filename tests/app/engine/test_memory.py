@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from app.engine.backend.synthesizer import Synthesizer
-from app.engine.interface import Plan
+from app.engine.interface import Plan, PromptedVoice
 from app.engine.job import USUAL_PHONEME_S, SpeechJob
 from app.engine.memory import PREFIX_SHARE, fits, make_pool, pages_of, pool_bytes, prefix_bytes
 from benchmarks.card.step_cost import META, meta_model
@@ -54,7 +54,7 @@ def test_a_card_holds_the_model_and_no_fewer_streams_than(
 ) -> None:
     prompt = torch.zeros(PROMPT, LEVELS + 1, dtype=torch.int64)
     utterance = replace(plan.utterances[0], phonemes="a" * SYMBOLS)
-    long = replace(plan, speakers=((plan.voice, prompt),), utterances=(utterance,))
+    long = replace(plan, speakers=(PromptedVoice(plan.voice, prompt),), utterances=(utterance,))
     long = replace(long, pages=pages_of(long, PUBLISHED, RATE_HZ))
     assert fits(long, [long] * running, pool_of(card_gb)) == fit
 

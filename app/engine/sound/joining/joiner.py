@@ -61,7 +61,8 @@ class Edges:
         count = min(self._end, len(self._held)) - self._fade
         if count <= 0 or (not self._faded_in and count < self._fade):
             return _NO_SAMPLES
-        final, self._held = self._held[:count].copy(), self._held[count:]
+        final = self._held[:count].copy()
+        self._held = self._held[count:]
         self._end -= count
         if not self._faded_in:
             final[: self._fade] *= _ramp(self._fade)
@@ -118,9 +119,11 @@ class Joiner:
         samples they are added to `pending_s`, None as 0. If it is the last, a pause that the text
         asks for is returned at once.
         """
-        rest, sounded = _NO_SAMPLES, self._edges is not None
+        rest = _NO_SAMPLES
+        sounded = self._edges is not None
         if self._edges is None:
-            self.begin, self.trimmed = self.samples, 0
+            self.begin = self.samples
+            self.trimmed = 0
         else:
             if self._tempo is not None:
                 rest = self._edges.push(self._tempo.close())
@@ -134,7 +137,8 @@ class Joiner:
             self.pending_s += pause_after_s or 0.0
         if not last or pause_after_s is None:
             return self._count(rest)
-        pause, self.pending_s = self._silence(self.pending_s), 0.0
+        pause = self._silence(self.pending_s)
+        self.pending_s = 0.0
         return self._count(rest, pause)
 
     def _count(self, *parts: Samples) -> Samples:

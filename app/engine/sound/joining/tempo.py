@@ -7,7 +7,9 @@ import numpy as np
 from app.engine.job import Samples
 from models.voices.libav import FilterGraph
 
-_LEAST, _MOST = 0.5, 2.0  # of one atempo filter; above 2 it skips samples
+# of one atempo filter; above 2 it skips samples
+_LEAST = 0.5
+_MOST = 2.0
 _BLOCKS_A_S: Final = 50
 _TAIL_S: Final = 0.3  # exceeds the filters' delay at any speed
 
@@ -22,7 +24,8 @@ class Tempo:
         self._filters = FilterGraph(
             [("atempo", f"{factor:.9f}") for factor in _factors(speed)], sample_rate_hz
         )
-        self._speed, self._rate_hz = speed, sample_rate_hz
+        self._speed = speed
+        self._rate_hz = sample_rate_hz
         # The filter rounds at the end of each push, so all pushes have the same size.
         self._block = sample_rate_hz // _BLOCKS_A_S
         self._waiting = np.zeros(0, np.float32)
@@ -43,7 +46,8 @@ class Tempo:
     def _filtered(self, samples: Samples) -> Samples:
         self._waiting = np.concatenate([self._waiting, samples])
         whole = len(self._waiting) - len(self._waiting) % self._block
-        blocks, self._waiting = self._waiting[:whole], self._waiting[whole:]
+        blocks = self._waiting[:whole]
+        self._waiting = self._waiting[whole:]
         starts = range(0, whole, self._block)
         parts = [self._filters.push(blocks[start : start + self._block]) for start in starts]
         out = np.concatenate([np.zeros(0, np.float32), *parts])

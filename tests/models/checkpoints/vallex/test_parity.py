@@ -118,12 +118,14 @@ def test_int8_costs_less_than_a_hundredth_of_a_nat(golden_vallex: Path, tmp_path
     level_0, level_7 = list[Tensor](), list[Tensor]()
     for case in forced(reference):
         codes = case.codes
-        steps = [
+        drawn, also_drawn = (
             stepped(one, case.prefix(one, 0), codes[:, 0].tolist())
             for one in (reference.model, model)
-        ]
-        level_0.append(moved_nats(*steps, codes[:, 0]))
-        finer = [one.nar_logits(case.prefix(one, 7), codes, 7) for one in (reference.model, model)]
-        level_7.append(moved_nats(*finer, codes[:, 7]))
+        )
+        level_0.append(moved_nats(drawn, also_drawn, codes[:, 0]))
+        finer, also_finer = (
+            one.nar_logits(case.prefix(one, 7), codes, 7) for one in (reference.model, model)
+        )
+        level_7.append(moved_nats(finer, also_finer, codes[:, 7]))
     for moved in (level_0, level_7):
         assert abs(torch.cat(moved).mean()) < MOST_NATS
