@@ -41,7 +41,7 @@ WRONG: tuple[dict[str, Any], ...] = (
     {"top_p": 2.0},
     {"voice": "nobody"},
     {"input": ""},
-    {"response_format": "ogg"},
+    {"response_format": "midi"},
     {"no_such_field": 1},
 )
 

@@ -96,10 +96,8 @@ def test_it_speaks_outside_of_the_repository(
     assert soundfile.info(empty / "a.wav").frames > 0
 
 
-@pytest.mark.parametrize("program", PROGRAMS, ids=["alone", "transformers"])
-def test_its_samplers_are_a_library(
-    place: Path, here: dict[str, str], program: str, tmp_path: Path
-) -> None:
+@pytest.mark.parametrize("program", PROGRAMS, ids=["speaker", "samplers", "transformers"])
+def test_it_is_a_library(place: Path, here: dict[str, str], program: str, tmp_path: Path) -> None:
     ran = subprocess.run(
         [str(place / "bin" / "python"), "-c", program],
         cwd=tmp_path,

@@ -418,11 +418,11 @@ def test_no_sound_is_written_to_a_terminal(
     assert "stdout is a terminal" in capsys.readouterr().err
 
 
-def test_a_file_that_cannot_be_written_is_a_failure_and_leaves_nothing(
+def test_a_folder_in_the_files_place_is_refused_and_nothing_left(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "a.wav"
     out.mkdir()
-    assert main(["speak", "Hello.", "-o", str(out), *SHORT]) == 1
-    assert f"out: {out}: Is a directory" in capsys.readouterr().err
+    assert main(["speak", "Hello.", "-o", str(out), *SHORT]) == 2
+    assert f"out: {out} is a folder" in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["a.wav"]

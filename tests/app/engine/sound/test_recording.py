@@ -239,7 +239,7 @@ FAULTS = {
         StreamTable.write, "table.index_copy_(0, rows, torch.cat(own, 1))", "pass"
     ),
     "the host writes into another table than the recorded one": Fault(
-        Upload.__init__, "= target, depth", "= target.clone(), depth"
+        Upload.__init__, "self._target = target", "self._target = target.clone()"
     ),
     "sequences are as long as when the chunk was recorded": Fault(
         PagedPasses.layout, "own = ", "lengths = lengths * 0 + 40\n        own = "

@@ -55,7 +55,7 @@ FAULTS = {
         ("squares += entries * entries", "squares = entries * entries"),
         ("tl.load(gain + start + at", "tl.load(gain + at"),
         ("tl.load(other + start", "tl.load(origin + start"),
-        ("found * factor, up * factor", "found * factor, up"),
+        ("up = up * factor", "up = up * 1.0"),
     ],
     "add_product": [
         ("found += tl.load(target", "found = tl.load(target"),
