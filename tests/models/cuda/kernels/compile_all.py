@@ -35,9 +35,12 @@ def kernels(kind: str) -> Iterator[tuple[Any, dict[str, str], dict[str, Any]]]:
     factor = tl.bfloat16 if kind == "bf16" else tl.float32
     yield norm_kernel, {"eps": "fp32"}, {"WIDTH": 1024, "BLOCK": 1024}
     yield gated_kernel, {}, {"WIDTH": 4096, "GELU": True, "BLOCK": 1024}
-    for inputs, columns, step, first in ((1024, 8, 512, True), (4096, 4, 4096, False)):
+    shapes = ((1024, 8, 512, True), (4096, 4, 4096, False))
+    # Gated layers without biases, as the built-in model's, and plain ones with them, as VALL-E X's
+    for (inputs, columns, step, first), plain in product(shapes, (False, True)):
         yield product_kernel, {"eps": "fp32"}, {
-            "INPUTS": inputs, "NORM": first, "GATE": first, "GELU": True, "ADD": not first,
+            "INPUTS": inputs, "NORM": first, "GATE": first and not plain, "GELU": not plain,
+            "RELU": first and plain, "BIAS": plain, "ADD": not first,
             "COLUMNS": columns, "STEP": step,
         }  # fmt: skip
     places = {"rotations": "*fp32", "places": "*i64"}
