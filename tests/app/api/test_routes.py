@@ -11,6 +11,7 @@ from app.api.schemas import SpeechRequest
 from app.engine.engine import SpeechEngine
 from app.main import create_app
 from app.settings import Settings
+from app.version import VERSION
 from tests.app.tools.answers import nothing_works
 from tests.app.tools.serving import connected, served, until
 from tests.fakes import FakeBackend, engine_that_loads, fake_engine
@@ -70,6 +71,7 @@ def test_health_and_readiness(toy_server):
     assert body.pop("streams") >= 0
     assert body.pop("first_audio_s") > 0
     assert body == {
+        "version": VERSION,
         "status": "ok",
         "state": "ready",
         "model": "toy",
