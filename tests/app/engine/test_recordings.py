@@ -107,10 +107,14 @@ def test_a_process_that_was_stopped_for_a_moment_goes_on(
 def test_one_that_takes_too_long_is_given_up_and_the_next_read() -> None:
     """Whether it is at fault, or others have the processors, is told apart by what it computed."""
     limits = Limits(answer_s=2.0, again=False)
-    with closing(RecordingProcess(Worker("recordings", TABLE, limits=limits))) as process:
+    worker = Worker("recordings", TABLE, limits=limits)
+    worker.load()
+    with closing(RecordingProcess(worker)) as process:
+        assert process.read(GOOD).audio_s > 1
         error = refusal(process, b"loop")
         late = isinstance(error, InvalidRequest) and "takes more than 10 s" in error.message
         assert late or isinstance(error, Unavailable)
+        assert process.read(GOOD).audio_s > 1
 
 
 def test_a_process_is_started_with_the_first_recording() -> None:
