@@ -217,7 +217,7 @@ class SpeechEngine:
     def _check_wait(self, client: str, *, played: bool) -> None:
         """Raise EngineBusy if a job of a client is expected to wait for too long."""
         # One that is sent whole begins as soon as rows are free, as does the first of a client.
-        if self._queue.rows_left and (not played or not self._queue.has(client)):
+        if self._queue.rows_left_for(client) and (not played or not self._queue.has(client)):
             return
         ahead = self._queue.left_s
         wait_s = self._capacity.wait_s(len(ahead) + 1, _mean(ahead))

@@ -123,6 +123,14 @@ def in_threads(count: int, work: Callable[[int], object]) -> list[threading.Thre
     return threads
 
 
+def first_of(stranger: Client) -> float:
+    """Return the median first sound of a stranger's sentences; raises RuntimeError if refused."""
+    heard = [stranger.ask(SENTENCE, seed=number) for number in range(3)]
+    if refused := [one.status for one in heard if one.status != 200]:
+        raise RuntimeError(f"the stranger was answered with {refused}")
+    return median(one.first_s for one in heard)
+
+
 def beside(url: str, kind: str, seconds: float) -> float:
     """Return a stranger's first sound beside hostile streams, which end after some seconds."""
     count, knobs = KINDS[kind]
@@ -131,7 +139,7 @@ def beside(url: str, kind: str, seconds: float) -> float:
     time.sleep(min(4.0, seconds / 3))
     cut = threading.Timer(seconds, hostile.leave)
     cut.start()
-    first_s = median(stranger.ask(SENTENCE, seed=number).first_s for number in range(3))
+    first_s = first_of(stranger)
     cut.cancel()
     hostile.leave()
     for one in threads:
@@ -146,7 +154,7 @@ def hostile_rows(
     found: dict[str, list[float]] = {kind: [] for kind in ("nobody", *KINDS)}
     stranger = Client(url, STRANGER)
     for _ in range(rounds):
-        found["nobody"].append(median(stranger.ask(SENTENCE, seed=n).first_s for n in range(3)))
+        found["nobody"].append(first_of(stranger))
         for kind in KINDS:
             found[kind].append(beside(url, kind, seconds))
             time.sleep(REST_S)

@@ -377,12 +377,17 @@ class JobQueue:
             jobs = [*self._planning, *self._waiting, *self._running]
         return [job.playback.left_s for job in jobs]
 
-    @property
-    def rows_left(self) -> bool:
-        """Whether rows are free beside those that wait."""
+    def rows_left_for(self, client: str) -> bool:
+        """Return whether rows are free beside the waiting jobs that go before one of a client.
+
+        The first job of a client goes before further ones of those who have one running.
+        """
         with self._changed:
-            waiting = len(self._planning) + sum(job.rows for job in self._waiting)
-            return self.free_rows > waiting
+            running = {job.client for job in self._running}
+            behind = set() if client in running else running
+            before = [job for job in self._waiting if job.client not in behind]
+            planned = [job for job in self._planning if job.client not in behind]
+            return self.free_rows > len(planned) + sum(job.rows for job in before)
 
     def has(self, client: str) -> bool:
         """Return whether a client has a job here."""
