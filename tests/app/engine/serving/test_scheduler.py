@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -149,9 +149,18 @@ async def test_a_job_waits_while_memory_does_not_hold_it_beside_those_that_run()
 SLOTS, KEPT = 20, 4
 
 
+@dataclass(eq=False)
+class JobInQueue:
+    """A job of which only the choice is asked."""
+
+    client: str
+    rows: int
+    priority: int
+
+
 def waiting_job(client: str, rows: int = 1, priority: int = 0) -> RunningJob:
     """Return what the choice asks of a job, which needs an event loop."""
-    return cast("RunningJob", SimpleNamespace(client=client, priority=priority, rows=rows))
+    return cast("RunningJob", JobInQueue(client, rows, priority))
 
 
 def begun(
@@ -235,3 +244,30 @@ async def test_no_job_may_take_the_rows_that_are_kept():
         await engine.wait_ready()
         with pytest.raises(InvalidRequest, match="8 rows of the batch, and one may have 7 of 8"):
             await anext(engine.submit(job("a", "Hi.", "", best_of=8)))
+
+
+@pytest.mark.parametrize(
+    ("running", "waiting", "client", "left"),
+    [
+        ([], [], "new", True),
+        (["greedy"], [("greedy", 8)], "new", True),  # a further one of who has one running
+        (["greedy"], [("greedy", 8)], "greedy", False),
+        (["greedy"], [("other", 2)], "new", True),
+        (["greedy"], [("other", 4)], "new", False),  # a first one that came before
+        (["greedy", "new"], [("greedy", 8)], "new", False),
+    ],
+)
+async def test_rows_are_left_for_a_client_beside_those_that_go_before_it(
+    running: list[str], waiting: list[tuple[str, int]], client: str, left: bool
+) -> None:
+    queue = JobQueue(20)
+    queue.free_rows = 20
+    for name in running:
+        queue.admit(one := waiting_job(name))
+        queue.enqueue(one)
+        assert queue.pop(lambda waiting: waiting[0]) is one
+    queue.free_rows = 4
+    for name, rows in waiting:
+        queue.admit(one := waiting_job(name, rows))
+        queue.enqueue(one)
+    assert queue.rows_left_for(client) is left
