@@ -52,8 +52,7 @@ class TextLines(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the text of a record with its traceback."""
-        # another handler's form of the traceback
-        kept = record.exc_text
+        kept = record.exc_text  # another handler's form of the traceback
         record.exc_text = None
         try:
             return super().format(record)

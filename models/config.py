@@ -18,7 +18,7 @@ CodeSums = Literal["inclusive", "exclusive", "none"]
 ReaderName = Literal["builtin", "espeak", "lifeiteng", "vall_e_x", "vall_e_x_reference"]
 """What turns texts into a model's phonemes: `models.text.front_end`."""
 
-# of phonemes; symbols follow from 3 on
+# Of phonemes; symbols follow from 3 on
 UNKNOWN_ID = 0
 BOS_ID = 1
 EOS_ID = 2

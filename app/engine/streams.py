@@ -45,7 +45,7 @@ def keeps_up(streams: Sequence[Stream], speed: float) -> bool:
     for time_s, change, ending in sorted(begins + ends):
         due_s += playing * (time_s - at_s)
         at_s = time_s
-        playing = playing + change
+        playing += change
         if ending and due_s > speed * time_s * (1 + 1e-9):
             return False
     return True

@@ -102,7 +102,7 @@ def save_lm(folder: Path, config: ModelConfig, tensors: Mapping[str, Tensor]) ->
         if part and size + 2 * tensor.numel() > FILE_BYTES:
             write_tensors(folder / f"lm-{number}.safetensors", part)
             part = {}
-            number = number + 1
+            number += 1
             size = 0
         part[name] = tensor
         size += 2 * tensor.numel()

@@ -16,9 +16,8 @@ from torch.nn import functional as F
 _FRAMES_AT_ONCE = 256
 _REGULARISATION = 0.05  # nats squared, added to the variance of what is heard
 _SMOOTHED_FRAMES = 5  # over which power is averaged before its lowest tells the noise
-# the lowest power is below the noise's mean
 _NOISE_QUANTILE = 0.08
-_NOISE_BIAS = 1.5
+_NOISE_BIAS = 1.5  # the lowest power is below the noise's mean
 _HEARD_RATIO = 3.0  # of power to that of noise, above which a band counts as heard
 _HEARD_MIN = 6  # bands; a frame with fewer is a pause
 # Clean speech is 3 nats (26 dB) and more over its own lowest power, in the mean over bands.

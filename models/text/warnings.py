@@ -11,8 +11,7 @@ LEFT_OUT: Final = "left out, "
 """How a sentence about what was not spoken begins."""
 
 _READ_CHARS: Final = 4000
-# words of another language before it is named
-_FEWEST = 2
+_FEWEST = 2  # words of another language before it is named
 _SHARE = 0.25
 
 # Frequent words, and letters: of other languages those that English lacks.

@@ -119,8 +119,8 @@ def _aligned(source: str, target: str) -> list[int | None]:
         symbol = source[here - 1]
         other = target[there - 1]
         if score == rows[here - 1][there - 1] + _swap(symbol, other):
-            here = here - 1
-            there = there - 1
+            here -= 1
+            there -= 1
             pairs[here] = there
         elif score == rows[here - 1][there] + _cost(symbol):
             here -= 1

@@ -84,7 +84,7 @@ def without_tags(content: bytes) -> tuple[memoryview, bool]:
             size = size << 7 | byte
         footer = 10 if tag[1][0] & 0x10 else 0
         left = left[10 + size + footer :]
-        tags = tags + 1
+        tags += 1
     return left, tags > 0
 
 

@@ -9,9 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 _RATE_HZ: Final = 16_000
-# 20 and 40 ms
-_HOP = 320
-_FRAME = 640
+_HOP = 320  # 20 ms
+_FRAME = 640  # 40 ms
 _PITCH_LAGS: Final = slice(_RATE_HZ // 400, _RATE_HZ // 60)
 _ACTIVE_DB: Final = -30.0  # relative to the loudest frames
 _VOICED: Final = 0.5  # correlation with the period before

@@ -39,7 +39,7 @@ LEVEL_LUFS: Final = -26.0
 _PEAK = 0.98
 _QUIET_DBFS = -60.0  # of the loudest 10 ms
 _SILENT_BELOW_DB = -45.0  # relative to the loudest 10 ms
-# silence kept at the ends, as in the training data
+# Silence kept at the ends, as in the training data
 _BEFORE_S = 0.05
 _AFTER_S = 0.10
 _LEAST_STEP = 4 / 32_768  # what never gets louder is silence with the noise of its last bits
@@ -53,14 +53,13 @@ _TURN_VALUES = 3
 _SILENT_CHANNEL = 1e-3  # of the power of the loudest: such a channel is left out
 _RUMBLE_HZ = 20
 _RUMBLE_SHARE = 0.02
-# that may be missing: encoders pad, and count in frames
+# What may be missing: encoders pad, and count in frames
 _CUT_S = 0.25
 _CUT_SHARE = 0.03
 _DAMAGED_SHARE = 0.02
 _LEVELS_A_SECOND = 100
-# how much softer a pause is, and how many parts it lasts
-_PAUSE_DB = -25.0
-_PAUSE_PARTS = 20
+_PAUSE_DB = -25.0  # how much softer a pause is
+_PAUSE_PARTS = 20  # how many parts it lasts
 _NO_FORMAT = "send WAV, FLAC, MP3 or OGG (Vorbis or Opus), M4A or WebM"
 
 

@@ -26,10 +26,10 @@ from app.api.shapes.words import FinalWords, TimedCharacter, timed_characters
 from app.engine.errors import InvalidRequest, SpeechError, UnknownModel, UnknownVoice
 from app.engine.job import SpeechResult, WordTimes
 
-# RFC 6455: normal, policy, internal error
-_CLOSED = 1000
-_REFUSED = 1008
-_FAILED = 1011
+# Codes of RFC 6455
+_CLOSED = 1000  # normal
+_REFUSED = 1008  # policy
+_FAILED = 1011  # internal error
 _REASON_CHARS: Final = 100
 _MOST_CONTEXTS: Final = 5
 _DEFAULT_CONTEXT: Final = "default"

@@ -67,7 +67,7 @@ class Journal:
         Raises CommandFailed if it cannot be written.
         """
         begin = self._end
-        self._end = self._end + len(samples)
+        self._end += len(samples)
         about = {"key": self._keys[number], "begin": begin, "end": self._end}
         path = self._path(number)
         partial = path.with_name(path.name + ".partial")

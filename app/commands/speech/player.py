@@ -42,9 +42,8 @@ class Player:
     """Plays 16 bit samples as they come."""
 
     def __init__(self, name: str, sample_rate_hz: int) -> None:
-        # what ends with the player
         self._name = name
-        self._held = ExitStack()
+        self._held = ExitStack()  # what ends with the player
         self._errors = self._held.enter_context(TemporaryFile())  # noqa: SIM115 - `close` closes it
         self._process: subprocess.Popen[bytes] | None = None
         if name == _FILE_PLAYER:

@@ -11,7 +11,7 @@ from app.engine.job import WordTimes
 
 FORMATS: Final = (".srt", ".vtt")
 
-# as broadcasters have them
+# As broadcasters have them
 _LINE_CHARS = 42
 _LINES = 2
 _LONGEST_S: Final = 7.0

@@ -181,7 +181,7 @@ class Level0Job:
         utterance.cut = not last and self._frames_left <= 0
         self.over = utterance.last = last or utterance.cut
         utterance.ar_s = self._ar_s
-        # a pause that follows has none
+        # A pause that follows has none
         self._inputs = None
         self._ar_s = 0.0
         self._emitted = 0

@@ -86,8 +86,7 @@ class RunningJob(SpeechStream):
         self._paused_at_s = 0.0
         # Written by the text thread: `plan`; by the decoding thread: `progress` and
         self.level_0: Level0Stream | None = None  # None where it has no rows
-        # whether no other stream ran when it was admitted
-        self.alone = True
+        self.alone = True  # whether no other stream ran when it was admitted
         self._admitted_s = 0.0
         # Added to by the decoding thread, taken from by the sound thread, the last may be an error:
         self.items: deque[Level0Item | SpeechError] = deque()

@@ -49,9 +49,8 @@ class SoundUtterance(Iterator[AudioChunk]):
         self._make = make
         block = speech.model.config.block_frames
         self._rate_hz = speech.codec.config.sample_rate_hz
-        # and frames that it has
         self._stream = speech.decoder.stream()
-        self._heard = 0
+        self._heard = 0  # frames that it has
         self._whole = isinstance(speech.decoder, Vocos)
         # A convolution caches code for every length that it ever had, megabytes in all.
         self._multiple = 1 if self._whole else block

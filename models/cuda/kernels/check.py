@@ -26,7 +26,7 @@ exponential of hardware, cost a few of them. Bfloat16 has 8: a kernel rounds onc
 round up to three times, each half a unit of the last place; the integers of 8 bits that are made of
 such numbers may differ by one. A mistake costs all bits."""
 
-# products of few rows are computed otherwise than those of many
+# Products of few rows are computed otherwise than those of many
 _ROWS = 3
 _MANY = 6
 _SHARES = (1, 2, 4, 8, 16)  # programs that share positions out, by batch and length

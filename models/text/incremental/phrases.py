@@ -64,9 +64,8 @@ _INNER = 30.0
 _WRITTEN_AS_ONE = 6.0
 _LEANS = 5.5
 _SCALED: Final = 3.5  # within a number behind its thousands, within an address before a mark
-# between any two words, behind the first of a phrase
-_BARE = 2.2
-_PHRASE = 3.4
+_BARE = 2.2  # between any two words
+_PHRASE = 3.4  # behind the first of a phrase
 _PER_PART: Final = 0.35
 _FEW: Final = (0.0, 3.5, 3.5, 2.0)  # for a part of so many words: it falls where nothing ends
 _UNEVEN: Final = 2.0  # times the square of what a part lacks of half the limit

@@ -7,7 +7,7 @@ import numpy as np
 from app.engine.job import Samples
 from models.voices.libav import FilterGraph
 
-# of one atempo filter; above 2 it skips samples
+# Of one atempo filter; above 2 it skips samples
 _LEAST = 0.5
 _MOST = 2.0
 _BLOCKS_A_S: Final = 50
