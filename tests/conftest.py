@@ -97,10 +97,15 @@ def golden(request: pytest.FixtureRequest) -> Path:
     return ROOT / "tests" / "golden"
 
 
-@pytest.fixture(scope="session")
-def golden_valle(golden: Path) -> Path:
-    """What the reference code made of random checkpoints; nothing of it may be copied here."""
-    folder = golden / "valle"
+def golden_part(golden: Path, name: str) -> Path:
+    """Return a folder of the reference data; a test that asks is skipped where it is not."""
+    folder = golden / name
     if not folder.is_dir():
         pytest.skip(f"{folder} is missing: TTS_GOLDEN may name a golden folder that has it")
     return folder
+
+
+@pytest.fixture(scope="session")
+def golden_valle(golden: Path) -> Path:
+    """What the reference code made of random checkpoints; nothing of it may be copied here."""
+    return golden_part(golden, "valle")

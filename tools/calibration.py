@@ -162,9 +162,7 @@ def _heads(synthesizer: Synthesizer, task: CalibrationTask) -> list[HeadScore]:
     """Return the heads that follow the text best, on a few of the sentences."""
     spoken: list[SpokenUtterance] = []
     for _, job in zip(range(_SENTENCES_FOR_HEADS), task.jobs(entropix=False), strict=False):
-        *_, last = synthesizer.speak(synthesizer.plan(job))
-        assert last.result is not None
-        spoken += [one for one in last.result.utterances if len(one.codes) > 1]
+        spoken += [one for one in synthesizer.spoken(job).utterances if len(one.codes) > 1]
     plan = synthesizer.plan(task.base)
     return rate_heads(synthesizer.speech, plan.speakers[0][1], spoken)[:_HEADS_TOLD]
 
@@ -178,8 +176,6 @@ def _observe(
     """Speak jobs and return columns of their traces, concatenated."""
     traces: list[TraceColumns] = []
     for job in jobs:
-        *_, last = synthesizer.speak(synthesizer.plan(job))
-        assert last.result is not None
-        traces += [one.trace for one in last.result.utterances if one.trace]
+        traces += [one.trace for one in synthesizer.spoken(job).utterances if one.trace]
         on_utterance()
     return {name: np.concatenate([trace[name] for trace in traces]) for name in names}

@@ -123,12 +123,17 @@ def in_threads(count: int, work: Callable[[int], object]) -> list[threading.Thre
     return threads
 
 
-def first_of(stranger: Client) -> float:
-    """Return the median first sound of a stranger's sentences; raises RuntimeError if refused."""
-    heard = [stranger.ask(SENTENCE, seed=number) for number in range(3)]
+def sentences(stranger: Client, count: int) -> list[Heard]:
+    """Have a stranger's sentences spoken, one after another; raises RuntimeError if refused."""
+    heard = [stranger.ask(SENTENCE, seed=number) for number in range(count)]
     if refused := [one.status for one in heard if one.status != 200]:
         raise RuntimeError(f"the stranger was answered with {refused}")
-    return median(one.first_s for one in heard)
+    return heard
+
+
+def first_of(stranger: Client) -> float:
+    """Return the median first sound of three of a stranger's sentences, in seconds."""
+    return median(one.first_s for one in sentences(stranger, 3))
 
 
 def beside(url: str, kind: str, seconds: float) -> float:
@@ -174,7 +179,7 @@ def hostile_rows(
 def rested_rows(url: str, seconds: float, rounds: int) -> tuple[list[dict[str, Any]], list[Target]]:
     """Measure the part `rested`: the service was not asked for anything before."""
     stranger, crowd = Client(url, STRANGER), Client(url, HOSTILE)
-    fresh = [stranger.ask(SENTENCE, seed=number) for number in range(4 * rounds)]
+    fresh = sentences(stranger, 4 * rounds)
     ends_s = time.monotonic() + seconds
 
     def busy(number: int) -> None:
@@ -184,7 +189,7 @@ def rested_rows(url: str, seconds: float, rounds: int) -> tuple[list[dict[str, A
     for one in in_threads(6, busy):
         one.join()
     time.sleep(REST_S)
-    later = [stranger.ask(SENTENCE, seed=number) for number in range(4 * rounds)]
+    later = sentences(stranger, 4 * rounds)
     rows = []
     for name, some in (("fresh", fresh), ("after a busy time, rested", later)):
         rows += [

@@ -80,6 +80,16 @@ def _check_readable(path: Path) -> None:
         raise CheckpointError(f"{path} ({mode}) is not readable by uid {os.geteuid()}")
 
 
+def matrix_shape(tensors: Mapping[str, Tensor], name: str, source: str) -> tuple[int, int]:
+    """Return the shape of a matrix; raises CheckpointError if it is missing or none."""
+    if name not in tensors:
+        raise CheckpointError(f"{source}: tensor {name} is missing")
+    shape = tuple(tensors[name].shape)
+    if len(shape) != 2 or not all(shape):
+        raise CheckpointError(f"{source}: tensor {name} has shape {list(shape)}, expected a matrix")
+    return shape
+
+
 def check_tensors(
     tensors: Mapping[str, Tensor],
     wanted: Mapping[str, Sequence[int]],

@@ -12,7 +12,7 @@ from models.checkpoints.files import CheckpointError, names_of, sha256_of
 from models.checkpoints.hub import CACHE, locate
 from models.checkpoints.published.load import SUFFIXES, find_file, load_public
 from models.checkpoints.vallex.layout import is_this_family
-from models.checkpoints.vallex.load import SYMBOLS, load_vallex
+from models.checkpoints.vallex.load import SYMBOL_FILE, load_vallex
 from models.checkpoints.vallex.pickles import SUFFIXES as PICKLES
 from models.checkpoints.vallex.pickles import converted
 from models.checkpoints.vocos import load_vocos, vocos_file
@@ -85,7 +85,7 @@ def open_speech_model(
         if not model.config.phoneme_vocabulary:
             beside = "tokenizer.json of the repository"
             if model.config.prompt == "response":
-                beside = f"symbol table that it was trained with, {SYMBOLS}, "
+                beside = f"symbol table that it was trained with, {SYMBOL_FILE}, "
             raise CheckpointError(
                 f"{path}: it has no vocabulary of phonemes; put the {beside} beside it"
             )

@@ -384,9 +384,10 @@ class JobQueue:
         with self._changed:
             running = {job.client for job in self._running}
             behind = set() if client in running else running
-            before = [job for job in self._waiting if job.client not in behind]
-            planned = [job for job in self._planning if job.client not in behind]
-            return self.free_rows > len(planned) + sum(job.rows for job in before)
+            # How many rows one takes is known once it is planned; until then it counts for one.
+            planned = sum(job.client not in behind for job in self._planning)
+            waiting = sum(job.rows for job in self._waiting if job.client not in behind)
+            return self.free_rows > planned + waiting
 
     def has(self, client: str) -> bool:
         """Return whether a client has a job here."""

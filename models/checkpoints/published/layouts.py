@@ -14,7 +14,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from models.checkpoints.files import CheckpointError, check_tensors
+from models.checkpoints.files import CheckpointError, check_tensors, matrix_shape
 from models.config import LENGTH_TOKENS
 
 LayoutName = Literal["ar+nar", "ar+nar-len"]
@@ -111,17 +111,17 @@ def find_layout(tensors: Mapping[str, Tensor], source: str) -> FileLayout:
     if "resps_emb.embeddings.0.weight" not in tensors:
         some = ", ".join(sorted(tensors)[:3]) or "none at all"
         raise CheckpointError(f"{source}: tensors of no known layout: {some}")
-    levels, width = _shape(tensors, "rvq_l_emb.weight", source)
+    levels, width = matrix_shape(tensors, "rvq_l_emb.weight", source)
     masked = f"resps_emb.embeddings.{levels}.weight" in tensors
     layout = FileLayout(
         name="ar+nar-len" if masked else "ar+nar",
         width=width,
         layers=len({found[1] for name in tensors if (found := _LAYER.fullmatch(name))}),
-        ffn=_shape(tensors, "model.layers.0.mlp.gate_proj.weight", source)[0],
+        ffn=matrix_shape(tensors, "model.layers.0.mlp.gate_proj.weight", source)[0],
         levels=levels,
-        codes=_shape(tensors, "resps_emb.embeddings.1.weight", source)[0],
-        phonemes=_shape(tensors, "text_emb.weight", source)[0],
-        languages=_shape(tensors, "langs_emb.weight", source)[0],
+        codes=matrix_shape(tensors, "resps_emb.embeddings.1.weight", source)[0],
+        phonemes=matrix_shape(tensors, "text_emb.weight", source)[0],
+        languages=matrix_shape(tensors, "langs_emb.weight", source)[0],
     )
     _check(layout, tensors, source)
     return layout
@@ -137,16 +137,6 @@ def rename(layout: FileLayout, tensors: Mapping[str, Tensor]) -> dict[str, Tenso
         bias = tensors.get(f"classifiers.proj.{number}.bias")
         ours[f"{name}.bias"] = ours[f"{name}.weight"].new_zeros(rows) if bias is None else bias
     return ours
-
-
-def _shape(tensors: Mapping[str, Tensor], name: str, source: str) -> tuple[int, int]:
-    """Return the shape of a matrix."""
-    if name not in tensors:
-        raise CheckpointError(f"{source}: tensor {name} is missing")
-    shape = tuple(tensors[name].shape)
-    if len(shape) != 2 or not all(shape):
-        raise CheckpointError(f"{source}: tensor {name} has shape {list(shape)}, expected a matrix")
-    return shape
 
 
 def _check(layout: FileLayout, tensors: Mapping[str, Tensor], source: str) -> None:

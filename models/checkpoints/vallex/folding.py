@@ -14,8 +14,8 @@ from torch import Tensor
 
 from models.checkpoints.vallex.layout import (
     ALPHA,
+    AR_HEAD,
     FRAMES,
-    HEAD,
     LANGUAGE,
     LEVELS,
     NAR_FRAMES,
@@ -48,7 +48,7 @@ def folded(tensors: Tensors, layout: VallexLayout, config: ModelConfig) -> dict[
         table = tensors[NAR_FRAMES.format(level)][: config.codes]
         ours[f"response.{level + 1}.weight"] = _centred(table, 1)
     ours |= _written(tensors, "ar", layout.ar.layers, ["transformer"])
-    ours |= _read(tensors, "ar", layout.ar.layers, "transformer", tensors[HEAD], "heads.0")
+    ours |= _read(tensors, "ar", layout.ar.layers, "transformer", tensors[AR_HEAD], "heads.0")
     stacks = [f"nar_stacks.{stage}" for stage in range(LEVELS - 1)]
     ours |= _written(tensors, "nar", layout.nar.layers, stacks)
     for stage, stack in enumerate(stacks):

@@ -10,7 +10,7 @@ from typing import Final
 
 from torch import Tensor
 
-from models.checkpoints.files import CheckpointError, check_tensors
+from models.checkpoints.files import CheckpointError, check_tensors, matrix_shape
 
 LEVELS: Final = 8
 CODES: Final = 1024
@@ -20,7 +20,7 @@ FRAMES: Final = "ar_audio_embedding.word_embeddings.weight"
 NAR_FRAMES: Final = "nar_audio_embeddings.{}.word_embeddings.weight"
 STAGE: Final = "nar_stage_embeddings.{}.word_embeddings.weight"
 ALPHA: Final = "{}_{}_position.alpha"
-HEAD: Final = "ar_predict_layer.weight"
+AR_HEAD: Final = "ar_predict_layer.weight"
 NAR_HEAD: Final = "nar_predict_layers.{}.weight"
 
 
@@ -58,7 +58,7 @@ class VallexLayout:
                 found |= _block(f"{side}_decoder.layers.{layer}", stack, adaptive=side == "nar")
         width = self.nar.width
         found[FRAMES] = (CODES + 1 + self.start_token, self.ar.width)
-        found[HEAD] = (CODES + 1, self.ar.width)
+        found[AR_HEAD] = (CODES + 1, self.ar.width)
         for level in range(LEVELS):
             found[NAR_FRAMES.format(level)] = (CODES + (level == 0), width)
         for stage in range(LEVELS - 1):
@@ -100,7 +100,7 @@ def is_this_family(names: Mapping[str, object]) -> bool:
     return TEXT.format("ar") in names or any(name.startswith("ar_decoder.") for name in names)
 
 
-def find_layout(tensors: Mapping[str, Tensor], source: str) -> VallexLayout:
+def vallex_layout(tensors: Mapping[str, Tensor], source: str) -> VallexLayout:
     """Return the sizes of published tensors, and check them all.
 
     Raises CheckpointError if the model cannot be folded, or a tensor does not belong to it.
@@ -121,9 +121,9 @@ def find_layout(tensors: Mapping[str, Tensor], source: str) -> VallexLayout:
     layout = VallexLayout(
         ar=_stack(tensors, "ar", source),
         nar=_stack(tensors, "nar", source),
-        texts=_shape(tensors, TEXT.format("ar"), source)[0],
+        texts=matrix_shape(tensors, TEXT.format("ar"), source)[0],
         languages=0 if languages is None else len(languages),
-        start_token=_shape(tensors, FRAMES, source)[0] == CODES + 2,
+        start_token=matrix_shape(tensors, FRAMES, source)[0] == CODES + 2,
     )
     check_tensors(tensors, layout.shapes(), source)
     for name, tensor in tensors.items():
@@ -136,16 +136,7 @@ def _stack(tensors: Mapping[str, Tensor], side: str, source: str) -> StackLayout
     start = f"{side}_decoder.layers."
     layers = {name.split(".")[2] for name in tensors if name.startswith(start)}
     return StackLayout(
-        width=_shape(tensors, TEXT.format(side), source)[1],
+        width=matrix_shape(tensors, TEXT.format(side), source)[1],
         layers=len(layers),
-        ffn=_shape(tensors, f"{start}0.linear1.weight", source)[0],
+        ffn=matrix_shape(tensors, f"{start}0.linear1.weight", source)[0],
     )
-
-
-def _shape(tensors: Mapping[str, Tensor], name: str, source: str) -> tuple[int, int]:
-    if name not in tensors:
-        raise CheckpointError(f"{source}: tensor {name} is missing")
-    shape = tuple(tensors[name].shape)
-    if len(shape) != 2 or not all(shape):
-        raise CheckpointError(f"{source}: tensor {name} has shape {list(shape)}, expected a matrix")
-    return shape

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from models.checkpoints.files import CheckpointError, fill, read_file
 from models.checkpoints.vallex.folding import folded
-from models.checkpoints.vallex.layout import CODES, LEVELS, VallexLayout, find_layout
+from models.checkpoints.vallex.layout import CODES, LEVELS, VallexLayout, vallex_layout
 from models.config import EOS_ID, BlockSpec, ModelConfig, ReaderName, StackSize, first_problem
 from models.valle import Valle
 
@@ -27,13 +27,13 @@ log = logging.getLogger(__name__)
 SETTINGS: Final = "settings"
 """Of the metadata of a converted file: the trainer's settings, in JSON."""
 
-SYMBOLS: Final = "unique_text_tokens.k2symbols"
+SYMBOL_FILE: Final = "unique_text_tokens.k2symbols"
 """The symbol table beside a model of lifeiteng/vall-e."""
 
 LANGUAGES: Final = ("en", "zh", "ja")  # by id
-MAX_PHONEMES: Final = 150  # about 12 s: with the prompt below the 22 s of the training data
+_MAX_PHONEMES: Final = 150  # about 12 s: with the prompt below the 22 s of the training data
 MAX_PROMPT_FRAMES: Final = 900  # 12 s, all that is kept of a voice
-HEAD_DIM: Final = 64
+_HEAD_DIM: Final = 64
 
 _SYMBOLS: Final = "!#*,-.=?NQ^_`abdefghijklmnopstuvwxyz~æçðŋɑɔəɛɥɪɫɯɸɹɾʃʊʑʒʰˈˌθ…⁼↑→↓"
 VOCABULARY: Final = {symbol: number for number, symbol in enumerate(_SYMBOLS, start=5)}
@@ -81,7 +81,7 @@ def load_vallex(path: Path) -> Valle:
 def read_vallex(path: Path) -> ReadFile:
     """Read a file of this family; raises CheckpointError for what cannot be loaded."""
     tensors, metadata = read_file(path)
-    layout = find_layout(tensors, str(path))
+    layout = vallex_layout(tensors, str(path))
     return ReadFile(path, layout, _config(layout, _settings(path, metadata), path), tensors)
 
 
@@ -102,7 +102,7 @@ def _config(layout: VallexLayout, settings: TrainerSettings, path: Path) -> Mode
     ar = layout.ar
     nar = layout.nar
     multilingual = bool(layout.languages)
-    heads = settings.nhead or (ar.width // HEAD_DIM if multilingual else None)
+    heads = settings.nhead or (ar.width // _HEAD_DIM if multilingual else None)
     mode = 1 if settings.prefix_mode is None and multilingual else settings.prefix_mode
     if not heads or mode is None:
         raise CheckpointError(
@@ -113,7 +113,7 @@ def _config(layout: VallexLayout, settings: TrainerSettings, path: Path) -> Mode
         raise CheckpointError(
             f"{path}: {layout.languages} languages, only {', '.join(LANGUAGES)} are known"
         )
-    vocabulary = VOCABULARY if multilingual else read_symbols(path.with_name(SYMBOLS))
+    vocabulary = VOCABULARY if multilingual else read_symbols(path.with_name(SYMBOL_FILE))
     used = 1 + max(VOCABULARY.values()) if multilingual else layout.texts
     if outside := [one for one, number in vocabulary.items() if number >= layout.texts]:
         raise CheckpointError(f"{path}: symbol {outside[0]!r} is outside the {layout.texts} rows")
@@ -144,7 +144,7 @@ def _config(layout: VallexLayout, settings: TrainerSettings, path: Path) -> Mode
             reader=_reader(settings, multilingual=multilingual),
             text_marks=not multilingual,
             phonemes_by_language=multilingual,
-            max_phonemes=MAX_PHONEMES,
+            max_phonemes=_MAX_PHONEMES,
             languages=LANGUAGES if multilingual else ("en",),
             segments=("phn", "resp"),
             separators=False,

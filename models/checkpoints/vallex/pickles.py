@@ -22,7 +22,7 @@ from models.checkpoints.files import (
     write_tensors,
 )
 from models.checkpoints.vallex.layout import is_this_family
-from models.checkpoints.vallex.load import SETTINGS, SYMBOLS, TrainerSettings
+from models.checkpoints.vallex.load import SETTINGS, SYMBOL_FILE, TrainerSettings
 
 log = logging.getLogger(__name__)
 
@@ -53,7 +53,7 @@ def converted(pickle: Path, cache: Path) -> Path:
                 _convert(pickle, file)
                 log.info("%s (SHA-256 %s) is converted to %s", pickle, digest, file)
             check_sums([file])
-            for name in (SYMBOLS, "settings.json"):
+            for name in (SYMBOL_FILE, "settings.json"):
                 beside = pickle.with_name(name)
                 if beside.is_file():
                     (folder / name).write_bytes(beside.read_bytes())

@@ -4,16 +4,14 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import golden_part
 from tests.models.checkpoints.vallex.golden import SETTINGS, Golden
 
 
 @pytest.fixture(scope="session")
 def golden_vallex(golden: Path) -> Path:
     """The folder of the reference's data; a test that needs it is skipped without."""
-    folder = golden / "vallex"
-    if not folder.is_dir():
-        pytest.skip(f"{folder} is missing: TTS_GOLDEN may name a golden folder that has it")
-    return folder
+    return golden_part(golden, "vallex")
 
 
 @pytest.fixture(scope="module", params=SETTINGS)
