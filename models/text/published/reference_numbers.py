@@ -57,8 +57,9 @@ def _cardinal(number: int) -> str:
 
 def _ordinal(number: int) -> str:
     if number >= _LIMIT:
-        *before, last = str(number)
-        return " ".join([*map(_cardinal, map(int, before)), _spelled(int(last), "ordinal")])
+        before, last = divmod(number, 10)
+        spoken = (_cardinal(int(digit)) for digit in str(before))
+        return " ".join([*spoken, _spelled(last, "ordinal")])
     return _spelled(number, "ordinal")
 
 
