@@ -6,9 +6,10 @@ more audio is due than it can have made (Liu and Layland 1973; here for work tha
 start).
 
 Streams are promised it in turn: the first of each client before the second of any, of these those
-that are heard already, and then the oldest. A stream for which there is no room then gives way, as
-speech that is sent whole does: it is made in what time is left, and played once that will do. So a
-newcomer takes nothing from a stream that came before, but from those of a client who has more.
+that are heard, the promised ones before the others, and then the oldest. A stream for which there
+is no room then gives way, as speech that is sent whole does: it is made in what time is left, and
+played once that will do. So a newcomer takes nothing from a stream that came before, but from those
+of a client who has more. Nor does one that becomes its client's first as the one before it ends.
 """
 
 from collections import Counter
@@ -30,6 +31,7 @@ class Stream:
     client: str = ""
     slow: bool = False  # whether it could not keep up if it had the machine to itself
     begun: bool = True  # whether it was promised to be made in time, or some of it is made
+    promised: bool = False  # whether it is promised to be made in time now
 
 
 def keeps_up(streams: Sequence[Stream], speed: float) -> bool:
@@ -85,10 +87,11 @@ def may_begin(
 def promised(streams: Sequence[Stream], speed: float, blocking_s: float = 0.0) -> list[bool]:
     """Return of each of some streams, the oldest first, whether it is made in time."""
     earlier = Counter[str]()
-    ranked = list[tuple[int, bool, int]]()
+    ranked = list[tuple[int, bool, bool, int]]()
     for place, one in enumerate(streams):
         if not one.slow:
-            ranked.append((earlier[one.client], not one.plays, place))
+            is_kept = one.plays and one.promised
+            ranked.append((earlier[one.client], not is_kept, not one.plays, place))
         earlier[one.client] += 1
     chosen: dict[int, Stream] = {}
     for *_, place in sorted(ranked):

@@ -267,6 +267,7 @@ class RunningJob(SpeechStream):
             self.client,
             self.slow,
             self.made > 0 or bool(self.promised),
+            bool(self.promised),
         )
 
     def _next_s(self, capacity: Capacity) -> float:
