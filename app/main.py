@@ -29,10 +29,10 @@ from app.api.speech.answer import WHOLE_SPEECHES
 from app.api.speech.route import codes_router, speech_router
 from app.api.voices import MAX_UPLOADS, voices_router
 from app.audio.rendering import RenderPool
-from app.engine.admission import Places
 from app.engine.backend.planner import Catalog
 from app.engine.backend.synthesizer import Synthesizer
 from app.engine.engine import SpeechEngine
+from app.engine.quota import Places
 from app.engine.worker import ModelWorkers
 from app.settings import Settings
 from app.storage.dictionary_files import read_dictionaries

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from app.engine.capacity import Capacity
+from app.engine.cost_model import Capacity
 from app.engine.engine import SpeechEngine
 from app.engine.errors import GenerationFailed, InvalidRequest, SpeechError, broken
 from app.engine.interface import (

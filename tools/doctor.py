@@ -179,7 +179,7 @@ def check_kernels(settings: Settings) -> str:
 
 def check_streams(settings: Settings) -> str:
     """Measure for about a second how many streams this machine sustains."""
-    from app.engine.capacity import Capacity
+    from app.engine.cost_model import Capacity
 
     model, capacity = _loaded(settings), Capacity()
     model.check_deterministic()  # includes what is slow only once

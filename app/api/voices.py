@@ -26,9 +26,9 @@ from app.api.gate.admission import client_of
 from app.api.ranges import RANGES, ranged
 from app.api.requests import EngineDep, media_type
 from app.api.schemas import NOT_READY, VoiceItem, VoiceList, VoiceSummary, error_responses
-from app.engine.admission import Places
 from app.engine.engine import SpeechEngine
 from app.engine.errors import EngineBusy, InvalidRequest
+from app.engine.quota import Places
 from app.engine.voices import Voices
 from models.voices.voice import NAME_PATTERN, Voice, VoiceCard, named
 

@@ -109,7 +109,7 @@ def _create_app(
     engine: "Callable[[Settings], SpeechEngine] | None", changed: dict[str, Any]
 ) -> "FastAPI":
     with uncollected():
-        from app.engine.admission import Places
+        from app.engine.quota import Places
         from app.main import create_app
 
     settings = Settings().model_copy(update={**_NOT_SHARED, **changed})

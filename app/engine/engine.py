@@ -20,11 +20,12 @@ from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from app.engine.admission import Places, longest_throttle_s
-from app.engine.capacity import Capacity
+from app.engine.cgroups import longest_throttle_s
+from app.engine.cost_model import Capacity
 from app.engine.errors import EngineBusy, EngineNotReady
 from app.engine.interface import Backend, Batch, GoldenResult, ModelInfo, Reading
 from app.engine.job import Codes, FinishReason, SpeechJob, SpeechResult
+from app.engine.quota import Places
 from app.engine.serving.metrics import EngineMetrics
 from app.engine.serving.running import JobQueue, Outcomes, RunningJob, SpeechStream
 from app.engine.serving.scheduler import Scheduler

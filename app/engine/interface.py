@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Protocol
 
 from torch import Tensor
 
-from app.engine.capacity import Capacity
+from app.engine.cost_model import Capacity
 from app.engine.errors import SpeechError
 from app.engine.job import AudioChunk, Codes, MadeBy, NarPlan, Progress, SpeechJob, SpeechResult
 from app.engine.playback import Playback

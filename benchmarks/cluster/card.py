@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from fastapi import FastAPI
 
-from app.engine.capacity import Capacity
+from app.engine.cost_model import Capacity
 from app.engine.engine import SpeechEngine
 from app.engine.errors import InvalidRequest, SpeechError
 from app.engine.interface import (

@@ -25,8 +25,8 @@ from limits import RateLimitItemPerMinute
 from starlette.requests import HTTPConnection
 
 from app.api.errors import TooManyRequests
-from app.engine.admission import share
 from app.engine.errors import EngineNotReady, Unavailable
+from app.engine.quota import share
 from app.settings import Settings
 
 SUBPROTOCOL = "valle.key."

@@ -19,12 +19,12 @@ from app.api.reports.recent import Failure, RecentSpeeches
 from app.api.reports.writer import ReportWriter
 from app.api.schemas import message
 from app.audio.rendering import OutputOptions, Renderer, RenderPool
-from app.engine.admission import Places
 from app.engine.continued import GrowingSpeech
 from app.engine.engine import SpeechEngine
 from app.engine.errors import GenerationFailed, SpeechError
 from app.engine.interface import Plan
 from app.engine.job import AudioChunk, SpeechJob, SpeechResult, WordTimes
+from app.engine.quota import Places
 from app.settings import Settings
 
 log = logging.getLogger(__name__)

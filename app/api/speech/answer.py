@@ -39,11 +39,12 @@ from app.api.schemas import (
 )
 from app.audio.formats import MEDIA_TYPES
 from app.audio.rendering import OutputOptions, Renderer, RenderPool
-from app.engine.admission import Places, stretched
+from app.engine.durations import stretched
 from app.engine.engine import SpeechEngine
 from app.engine.errors import EngineBusy, InvalidRequest, SpeechError
 from app.engine.interface import ModelInfo, Plan
 from app.engine.job import AudioChunk, Codes, SpeechJob, SpeechResult, UtteranceCodes
+from app.engine.quota import Places
 from app.engine.serving.running import SpeechStream
 from app.settings import Settings
 from samplers.knobs.features import idle_knobs

@@ -64,7 +64,7 @@ from app.api.speech.answer import (
 )
 from app.audio.formats import MEDIA_TYPES, AudioFormat
 from app.audio.rendering import RenderPool
-from app.engine.admission import check_audio_s, pauses_s
+from app.engine.durations import check_audio_s, pauses_s
 from app.engine.errors import (
     DeadlineExceeded,
     GenerationFailed,

@@ -14,8 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from app.engine.admission import check_audio_s, spoken_symbols, stretched
-from app.engine.admission import pauses_s as pauses_of
+from app.engine.durations import check_audio_s, spoken_symbols, stretched
+from app.engine.durations import pauses_s as pauses_of
 from app.engine.errors import InvalidRequest, UnknownVoice, VoiceDamaged
 from app.engine.interface import Plan, PromptedVoice, Reading
 from app.engine.job import USUAL_PHONEME_S, Codes, KeptTake, NarPlan, SpeechJob

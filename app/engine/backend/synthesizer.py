@@ -18,7 +18,7 @@ from app.engine.backend.golden import compare, read_golden
 from app.engine.backend.loading import choose_device, load_speech, model_info
 from app.engine.backend.pipeline import RunningSpeech, run
 from app.engine.backend.planner import Catalog, Planner
-from app.engine.capacity import Capacity
+from app.engine.cost_model import Capacity
 from app.engine.interface import Batch, GoldenResult, Plan, Reading, SoundStream
 from app.engine.job import AudioChunk, Codes, Progress, SpeechJob, SpeechResult
 from app.engine.level_0.job import Level0Job

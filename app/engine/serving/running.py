@@ -10,12 +10,12 @@ from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from time import monotonic
 
-from app.engine.admission import share
-from app.engine.capacity import SHORT_S, Capacity, Cost
+from app.engine.cost_model import SHORT_S, Capacity, Cost
 from app.engine.errors import DeadlineExceeded, EngineNotReady, SpeechError
 from app.engine.interface import Backend, FirstChunk, Level0Stream, Plan, SoundStream
 from app.engine.job import AudioChunk, FinishReason, Progress, SpeechResult
 from app.engine.playback import Playback
+from app.engine.quota import share
 from app.engine.serving.metrics import EngineMetrics
 from app.engine.streams import Stream
 from app.engine.utterance import Level0Item, Level0Utterance, UtteranceInput

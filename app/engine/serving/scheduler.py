@@ -6,10 +6,10 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 from time import monotonic, perf_counter
 
-from app.engine.admission import reserved, share
-from app.engine.capacity import Capacity
+from app.engine.cost_model import Capacity
 from app.engine.errors import SpeechError
 from app.engine.interface import Batch, Plan
+from app.engine.quota import reserved, share
 from app.engine.serving.metrics import EngineMetrics
 from app.engine.serving.running import JobQueue, RunningJob
 from app.engine.serving.sound_worker import SoundWorker

@@ -4,8 +4,8 @@ import threading
 from collections.abc import Callable, Sequence
 from time import monotonic, perf_counter
 
-from app.engine.admission import spoken_symbols
-from app.engine.capacity import SHARE, Capacity
+from app.engine.cost_model import SHARE, Capacity
+from app.engine.durations import spoken_symbols
 from app.engine.errors import SpeechError, WorkerLost, broken
 from app.engine.interface import Backend
 from app.engine.job import FinishReason

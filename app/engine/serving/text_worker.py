@@ -3,11 +3,12 @@
 from concurrent.futures import Future
 from functools import partial
 
-from app.engine.admission import pauses_s, share, spoken_symbols
-from app.engine.capacity import Capacity
+from app.engine.cost_model import Capacity
+from app.engine.durations import pauses_s, spoken_symbols
 from app.engine.errors import InvalidRequest, broken
 from app.engine.interface import Backend, Plan, Reading
 from app.engine.job import SpeechJob
+from app.engine.quota import share
 from app.engine.serving.running import JobQueue, Outcomes, RunningJob
 from app.engine.serving.turns import OnPiece, TurnThread
 from samplers.knobs.features import knob_at_fault

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.engine.capacity import SHARE
+from app.engine.cost_model import SHARE
 from app.engine.serving.scheduler import GIVEN
 from app.engine.streams import Stream, fits, keeps_up, least_lead_s, may_begin, promised
 

@@ -15,7 +15,7 @@ import pytest
 from fastapi import FastAPI
 
 from app.audio.rendering import RenderPool
-from app.engine.admission import Places
+from app.engine.quota import Places
 from app.main import create_app
 from app.settings import Settings
 from tests.app.tools.answers import nothing_works, path_of, report_of

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from app.engine.backend import synthesizer as backend
 from app.engine.backend.synthesizer import Synthesizer
-from app.engine.capacity import Capacity
+from app.engine.cost_model import Capacity
 from app.engine.errors import GenerationFailed
 from app.engine.job import AudioChunk, FinishReason, Progress, SpeechJob, SpeechResult
 from app.engine.level_0 import runner as batch

@@ -9,11 +9,11 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from app.engine.admission import share
-from app.engine.capacity import Capacity
+from app.engine.cost_model import Capacity
 from app.engine.errors import EngineBusy, InvalidRequest
 from app.engine.interface import Plan
 from app.engine.job import AudioChunk, SpeechJob
+from app.engine.quota import share
 from app.engine.serving.metrics import EngineMetrics
 from app.engine.serving.running import MAX_UNREAD_S, JobQueue, Outcomes, RunningJob
 from app.engine.serving.scheduler import AHEAD_S, LATE_S, MAX_WAITING_S, RowShares, Scheduler

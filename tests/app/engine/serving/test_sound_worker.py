@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from app.engine.capacity import SHARE, Capacity
+from app.engine.cost_model import SHARE, Capacity
 from app.engine.interface import FirstChunk
 from app.engine.job import AudioChunk, SpeechJob
 from app.engine.playback import Playback

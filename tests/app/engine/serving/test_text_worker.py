@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from app.engine.capacity import Capacity
+from app.engine.cost_model import Capacity
 from app.engine.errors import GenerationFailed, InvalidRequest, SpeechError
 from app.engine.job import SpeechJob
 from app.engine.serving.metrics import EngineMetrics

@@ -18,7 +18,7 @@ import torch
 
 from app.engine.backend import synthesizer
 from app.engine.backend.synthesizer import Synthesizer
-from app.engine.capacity import Capacity
+from app.engine.cost_model import Capacity
 from app.engine.job import SpeechJob
 from app.engine.memory import Memory
 from app.engine.sound.decoder import SoundDecoder

@@ -1,20 +1,10 @@
-"""How long the pauses of a speech are, a quota, and places that clients share."""
+"""For how long a quota of processor time stops a process."""
 
-from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
-from app.engine.admission import Places, longest_throttle_s, pauses_s, share
-from models.text import Utterance
-
-
-def test_pauses_are_those_of_the_text_and_pause_s_between_the_others() -> None:
-    own, usual = Utterance("One.", "w", 0.5), Utterance("Two.", "t")
-    assert pauses_s([usual, own, usual], 0.25, more=False) == 0.25 + 0.5
-    assert pauses_s([usual, own, usual], 0.25, more=True) == 0.25 + 0.5 + 0.25
-    assert pauses_s([usual, own], 0.25, more=False) == 0.25 + 0.5
-    assert pauses_s([], 0.25, more=False) == 0.0
+from app.engine.cgroups import longest_throttle_s
 
 
 def write(path: Path, text: str) -> None:
@@ -76,18 +66,3 @@ def test_where_groups_cannot_be_read_none_is_assumed(tmp_path: Path) -> None:
 
 def test_this_machine_can_be_read() -> None:
     assert 0.0 <= longest_throttle_s() < 1.0
-
-
-def test_a_share_of_places_is_held_and_given_back():
-    places = Places(5)
-    with ExitStack() as held:
-        for _ in range(share(5)):
-            assert places.free("greedy")
-            held.enter_context(places.held("greedy"))
-        assert not places.free("greedy")
-        assert places.free("stranger")
-        with places.held("stranger"):
-            assert not places.free("another")
-        assert places.taken == share(5)
-    assert places.taken == 0
-    assert places.free("greedy")

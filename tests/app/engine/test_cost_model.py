@@ -4,8 +4,8 @@ import math
 
 import pytest
 
-from app.engine import capacity as module
-from app.engine.capacity import LONG_S, PEAK_S, RESTED_S, SHARE, USUAL_S, Capacity
+from app.engine import cost_model as module
+from app.engine.cost_model import LONG_S, PEAK_S, RESTED_S, SHARE, USUAL_S, Capacity
 
 
 @pytest.fixture(autouse=True)
