@@ -31,8 +31,8 @@ from app.engine.job import (
     SpokenUtterance,
     Timings,
 )
+from app.engine.messages import ArMessage, FramesReady, UtteranceDone
 from app.engine.playback import Playback
-from app.engine.utterance import KnownUtterance, Level0Item, Level0Utterance
 from app.engine.voices import Voices
 from app.settings import Settings
 from models.text import Utterance
@@ -154,9 +154,9 @@ class FakeLevel0Stream:
     """A frame a character."""
 
     def __init__(
-        self, backend: FakeBackend, plan: Plan, on_item: Callable[[Level0Item], None]
+        self, backend: FakeBackend, plan: Plan, on_message: Callable[[ArMessage], None]
     ) -> None:
-        self._backend, self._job, self._on_item = backend, plan.job, on_item
+        self._backend, self._job, self._on_message = backend, plan.job, on_message
         self.over = False
         self.error: SpeechError | None = None
         self.frames = 0
@@ -183,7 +183,8 @@ class FakeLevel0Stream:
         self.frames += 1
         backend.frames_made[self._job.id] = self.frames
         self.over = self.frames == len(text)
-        self._on_item(KnownUtterance("stop") if self.over else torch.zeros(1, dtype=torch.int64))
+        frame = torch.zeros(1, dtype=torch.int64)
+        self._on_message(UtteranceDone("stop") if self.over else FramesReady(frame))
 
 
 class FakeBatch:
@@ -192,9 +193,9 @@ class FakeBatch:
     def __init__(self, backend: FakeBackend) -> None:
         self._backend = backend
 
-    def begin(self, plan: Plan, on_item: Callable[[Level0Item], None]) -> FakeLevel0Stream:
+    def begin(self, plan: Plan, on_message: Callable[[ArMessage], None]) -> FakeLevel0Stream:
         self._backend.spoken.append(plan.job.id)
-        return FakeLevel0Stream(self._backend, plan, on_item)
+        return FakeLevel0Stream(self._backend, plan, on_message)
 
     def step(self, jobs: Collection[FakeLevel0Stream]) -> None:
         for job in jobs:
@@ -219,7 +220,7 @@ class FakeSoundStream:
     def close(self) -> None:
         pass
 
-    def push(self, item: Level0Item) -> Iterator[AudioChunk]:
+    def push(self, message: ArMessage) -> Iterator[AudioChunk]:
         job = self._plan.job
         if "mute" in job.text:
             raise GenerationFailed("muted on purpose")
@@ -228,7 +229,7 @@ class FakeSoundStream:
         if len(self._chunk):
             self._playback.add(len(self._chunk) / SAMPLE_RATE_HZ)
             yield AudioChunk(self._chunk, SAMPLE_RATE_HZ)
-        if not isinstance(item, Level0Utterance):
+        if message.kind != "done":
             return
         left = 0 if len(self._chunk) else SAMPLES_A_FRAME * len(job.text)
         samples = np.linspace(-0.5, 0.5, left, dtype=np.float32)

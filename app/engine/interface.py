@@ -14,8 +14,8 @@ from torch import Tensor
 from app.engine.cost_model import Capacity
 from app.engine.errors import SpeechError
 from app.engine.job import AudioChunk, Codes, MadeBy, NarPlan, Progress, SpeechJob, SpeechResult
+from app.engine.messages import ArMessage
 from app.engine.playback import Playback
-from app.engine.utterance import Level0Item
 from app.engine.voices import Voices
 from app.version import VERSION
 from models.text import Utterance
@@ -132,8 +132,8 @@ class Level0Stream(Protocol):
 class Batch(Protocol):
     """Level 0 of many jobs; `app.engine.level_0.runner.JobBatch` is one. One thread only."""
 
-    def begin(self, plan: Plan, on_item: Callable[[Level0Item], None]) -> Level0Stream:
-        """Add a job; `step` calls ``on_item`` with what is known of it for sure, in order."""
+    def begin(self, plan: Plan, on_message: Callable[[ArMessage], None]) -> Level0Stream:
+        """Add a job; `step` calls ``on_message`` with what is known of it for sure, in order."""
 
     def step(self, jobs: Collection[Any]) -> None:
         """Draw a step of some jobs, of a frame or a few; the others are paused."""
@@ -152,7 +152,7 @@ class SoundStream(Protocol):
     # Empty where all chunks come at its end.
     first_chunks: tuple[FirstChunk, ...]
 
-    def push(self, item: Level0Item) -> Iterator[AudioChunk]:
+    def push(self, message: ArMessage) -> Iterator[AudioChunk]:
         """Take what comes next of level 0 and yield audio, the last chunk with the result."""
 
     def close(self) -> None:

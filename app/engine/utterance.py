@@ -1,4 +1,4 @@
-"""What the stages pass on about an utterance: inputs of level 0, finished frames, and its end."""
+"""What an utterance is drawn from: its inputs, of which every stage makes its prefixes."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,15 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from app.engine.errors import GenerationFailed
-from app.engine.job import (
-    Backtrack,
-    FinishReason,
-    RankedTake,
-    SamplerMemory,
-    SpokenUtterance,
-    TraceColumns,
-)
+from app.engine.job import SpokenUtterance
 from models.config import BOS_ID, EOS_ID
 from models.prefix import MARKS, Prefix
 from models.prefix_cache import NullKey, VoiceKey
@@ -130,60 +122,3 @@ class UtteranceInput:
         if self.params.prompt_as_prefix and self.prompt is not None:
             begun.insert(0, self.prompt[:, 0].cpu())
         return model.begin(prefix, torch.cat(begun)) if begun else prefix
-
-
-class Level0Utterance:
-    """Level 0 of one utterance. Once it has ended the sound stage is given it, and nothing changes.
-
-    Attributes:
-        memory: Of the sampler, if it has one that is worth keeping.
-        last: Whether the job ends with it.
-        cut: Whether the job's limit left no room for the utterances after it.
-        within: Whether it is one of the plan's: not if the limit left no room for any.
-    """
-
-    finish_reason: FinishReason | None = None  # None while it is drawn
-    error: GenerationFailed | None = None  # what failed, if `finish_reason` is `error`
-    backtracks: tuple[Backtrack, ...] = ()
-    trace: TraceColumns | None = None  # of every token, if it was asked for
-    ranked: tuple[RankedTake, ...] = ()  # each hypothesis, if several were drawn to their ends
-    spoken: int | None = (
-        None  # the first frame behind the text, by the alignment, if it was followed
-    )
-    memory: SamplerMemory | None = None
-    ar_s = 0.0  # seconds of the steps that it took part in
-    last = cut = False
-    within = True
-
-    def level_0(self, start: int = 0, end: int | None = None) -> Tensor:
-        """Return ``[n]`` int64: the frames so far, or a slice of them, on the host."""
-        raise NotImplementedError
-
-    def fail(self, error: GenerationFailed) -> None:
-        """End it with an error."""
-        self.finish_reason = "error"
-        self.error = error
-
-
-class KnownUtterance(Level0Utterance):
-    """One of which nothing is drawn: of kept frames, or of none, as a pause is."""
-
-    def __init__(
-        self, reason: FinishReason, kept: SpokenUtterance | None = None, *, traced: bool = False
-    ) -> None:
-        self.finish_reason = reason
-        self.trace = {} if traced else None
-        self._codes = torch.zeros(0, dtype=torch.int64)
-        if kept is not None:
-            self._codes = level_0_of(kept)
-            self.backtracks = kept.backtracks
-            self.memory = kept.memory
-
-    def level_0(self, start: int = 0, end: int | None = None) -> Tensor:
-        """Return the frames; see `Level0Utterance`."""
-        return self._codes[start:end]
-
-
-Level0Item = UtteranceInput | Tensor | Level0Utterance
-"""What level 0 tells of an utterance: its input, unless it is a pause; frames ``[n]`` int64 on the
-host, whole blocks that are final; and itself, once it has ended, with the rest."""

@@ -39,8 +39,8 @@ from app.engine.job import (
     SpokenUtterance,
     Timings,
 )
+from app.engine.messages import ArMessage, FramesReady, UtteranceDone
 from app.engine.playback import Playback
-from app.engine.utterance import KnownUtterance, Level0Item, Level0Utterance
 from app.engine.voices import Voices
 from app.main import create_app as service
 from app.server import serve
@@ -190,8 +190,8 @@ class Card:
 class CardLevel0:
     """A job's frames, counted."""
 
-    def __init__(self, plan: Plan, on_item: Callable[[Level0Item], None]) -> None:
-        self._frames, self._on_item = len(plan.job.text), on_item
+    def __init__(self, plan: Plan, on_message: Callable[[ArMessage], None]) -> None:
+        self._frames, self._on_message = len(plan.job.text), on_message
         self.over, self.frames = False, 0
         self.error: SpeechError | None = None
 
@@ -209,7 +209,8 @@ class CardLevel0:
         """Draw a frame."""
         self.frames += 1
         self.over = self.frames >= self._frames
-        self._on_item(KnownUtterance("stop") if self.over else torch.zeros(1, dtype=torch.int64))
+        frame = torch.zeros(1, dtype=torch.int64)
+        self._on_message(UtteranceDone("stop") if self.over else FramesReady(frame))
 
 
 class CardBatch:
@@ -218,9 +219,9 @@ class CardBatch:
     def __init__(self, step_s: float) -> None:
         self._step_s, self._due_s = step_s, 0.0
 
-    def begin(self, plan: Plan, on_item: Callable[[Level0Item], None]) -> CardLevel0:
+    def begin(self, plan: Plan, on_message: Callable[[ArMessage], None]) -> CardLevel0:
         """Add a job."""
-        return CardLevel0(plan, on_item)
+        return CardLevel0(plan, on_message)
 
     def step(self, jobs: Collection[CardLevel0]) -> None:
         """Draw a frame of each job; steps follow each other at the card's pace."""
@@ -253,12 +254,12 @@ class CardSound:
     def close(self) -> None:
         """Do nothing."""
 
-    def push(self, item: Level0Item) -> Iterator[AudioChunk]:
+    def push(self, message: ArMessage) -> Iterator[AudioChunk]:
         """Yield the tone of a frame."""
         samples = sound_of(self._codes[self._made : self._made + 1])
         self._made += 1
         self._playback.add(FRAME_S)
-        ended = isinstance(item, Level0Utterance)
+        ended = message.kind == "done"
         yield AudioChunk(samples, RATE_HZ, self._result() if ended else None)
 
     def _result(self) -> SpeechResult:

@@ -12,7 +12,7 @@ from typing import Final
 
 from app.engine.interface import Batch, Level0Stream, Plan, SoundStream
 from app.engine.job import AudioChunk
-from app.engine.utterance import Level0Item
+from app.engine.messages import ArMessage
 
 OnStep = Callable[[float], bool]
 """Called after every step with the seconds that it took; False ends all jobs, without results."""
@@ -29,7 +29,7 @@ class RunningSpeech:
     def __init__(self, batch: Batch, plan: Plan, sound: SoundStream | None = None) -> None:
         self.sound: Final = sound
         """None: what is drawn stays in `drawn`."""
-        self.drawn: Final = deque[Level0Item]()
+        self.drawn: Final = deque[ArMessage]()
         self.job: Final[Level0Stream] = batch.begin(plan, self.drawn.append)
 
     def chunks(self) -> Iterator[AudioChunk]:

@@ -24,6 +24,7 @@ from app.engine.job import AudioChunk, Codes, Progress, SpeechJob, SpeechResult
 from app.engine.level_0.job import Level0Job
 from app.engine.level_0.runner import JobBatch
 from app.engine.memory import fits, memory_of, pages_of, prefix_bytes
+from app.engine.messages import ArMessage
 from app.engine.playback import Playback
 from app.engine.reading import TextProcess
 from app.engine.recordings import RecordingProcess
@@ -32,7 +33,6 @@ from app.engine.sound.job import SoundJob
 from app.engine.sound.job import replay as replayed
 from app.engine.sound.process import SoundProcess
 from app.engine.sound.recording import RecordedChunks
-from app.engine.utterance import Level0Item, Level0Utterance
 from app.engine.worker import ModelWorkers, sound_worker, text_worker
 from models.checkpoints.sources import SpeechModel
 from models.codecs.shipped_codes import codec_digest
@@ -68,11 +68,11 @@ class _MeasuredSound:
         self.first_chunks = sound.first_chunks
         self.close = sound.close
 
-    def push(self, item: Level0Item) -> Iterator[AudioChunk]:
-        """Make the audio of an item at once, and note what it cost."""
+    def push(self, message: ArMessage) -> Iterator[AudioChunk]:
+        """Make the audio of a message at once, and note what it cost."""
         began_s = perf_counter()
         before_s = self._playback.audio_s
-        chunks = list(self._sound.push(item))
+        chunks = list(self._sound.push(message))
         self._costs.note_sound(perf_counter() - began_s, self._playback.audio_s - before_s)
         return iter(chunks)
 
@@ -371,8 +371,7 @@ class Synthesizer:
             speeches = [RunningSpeech(batch, plan) for plan in plans]
             for _ in run(batch, speeches):
                 pass  # without sound there is none
-        drawn = [one for one in speeches[0].drawn if isinstance(one, Level0Utterance)]
-        codes = torch.cat([one.level_0() for one in drawn])
+        codes = torch.cat([told.codes for told in speeches[0].drawn if told.kind != "started"])
         return torch.equal(codes, torch.from_numpy(np.concatenate(alone)).long())
 
     def check_golden(self) -> GoldenResult | None:

@@ -12,7 +12,8 @@ from torch import Tensor
 
 from app.engine.level_0.backtracking import Backtracker
 from app.engine.level_0.text_progress import TextProgress
-from app.engine.utterance import Level0Utterance, UtteranceInput, level_0_of
+from app.engine.level_0.utterance import ArUtterance
+from app.engine.utterance import UtteranceInput, level_0_of
 from samplers.ar.trace import Record
 from samplers.knobs.features import is_on
 
@@ -29,7 +30,7 @@ class Condition:
     queries: Tensor | None = None
 
 
-class Hypothesis(Level0Utterance):
+class Hypothesis(ArUtterance):
     """One sequence of level-0 codes for an utterance, as far as it is drawn.
 
     Attributes:
@@ -86,7 +87,7 @@ class Hypothesis(Level0Utterance):
         return self.backtracker.final
 
     def level_0(self, start: int = 0, end: int | None = None) -> Tensor:
-        """Return the frames so far; see `Level0Utterance`."""
+        """Return the frames so far; see `ArUtterance`."""
         return torch.tensor(self.codes[start:end], dtype=torch.int64)
 
     @property

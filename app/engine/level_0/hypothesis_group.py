@@ -9,7 +9,8 @@ from torch import Tensor
 from app.engine.job import STOPPED, RankedTake
 from app.engine.level_0.hypothesis import Hypothesis
 from app.engine.level_0.input_batch import Arrived, InputBatch, QueuedStep
-from app.engine.utterance import Level0Utterance, UtteranceInput
+from app.engine.level_0.utterance import ArUtterance
+from app.engine.utterance import UtteranceInput
 from models.alignment.path import followed
 from samplers.ar.trace import log_prob_of
 from samplers.knobs.features import is_on
@@ -18,7 +19,7 @@ from samplers.ops.rows import sanitise
 from samplers.ranking import oddity, rank
 
 
-class HypothesisGroup(Level0Utterance, ABC):
+class HypothesisGroup(ArUtterance, ABC):
     """Several hypotheses of one utterance; a job reads it as it does the `Hypothesis` of others.
 
     Attributes:

@@ -11,14 +11,9 @@ from app.engine.interface import Plan
 from app.engine.job import FinishReason, Progress, SpeechResult, SpokenUtterance
 from app.engine.level_0.hypothesis_group import Drawn
 from app.engine.level_0.masked import MaskedUtterance
-from app.engine.utterance import (
-    ContextUtterance,
-    KnownUtterance,
-    Level0Item,
-    Level0Utterance,
-    UtteranceInput,
-    level_0_of,
-)
+from app.engine.level_0.utterance import ArUtterance, KnownUtterance
+from app.engine.messages import ArMessage, FramesReady, UtteranceDone, UtteranceStarted
+from app.engine.utterance import ContextUtterance, UtteranceInput, level_0_of
 from models.checkpoints.sources import SpeechModel
 from models.prefix_cache import NullKey, VoiceKey
 from models.stack.transformer import MAX_POSITIONS
@@ -30,7 +25,7 @@ SECONDS_A_PHONEME = 0.16
 SECONDS_MORE = 1.0
 LONGEST_UTTERANCE_S = 60.0
 
-OnItem = Callable[[Level0Item], None]
+OnMessage = Callable[[ArMessage], None]
 
 
 class Level0Job:
@@ -42,7 +37,7 @@ class Level0Job:
         front_end: FrontEnd,
         silent: Sequence[int],
         plan: Plan,
-        on_item: OnItem,
+        on_message: OnMessage,
     ) -> None:
         self.plan = plan
         # The one being drawn; None between two, and before the first
@@ -52,8 +47,8 @@ class Level0Job:
         # Frames of all utterances that are ready for synthesis: final ones, but where the finer
         # levels need whole utterances only those of utterances that have ended
         self.frames = 0
-        self._on_item = on_item
-        self._pending = list[Level0Item]()
+        self._on_message = on_message
+        self._pending = list[ArMessage]()
         self._front_end = front_end
         self._silent = silent
         self._model = speech.model
@@ -102,10 +97,7 @@ class Level0Job:
         """
         if not self.over and self._frames_left <= 0:  # only where earlier jobs used the limit up
             self.over = True
-            none = KnownUtterance("length")
-            none.last = none.cut = True
-            none.within = False
-            self._pending.append(none)
+            self._pending.append(UtteranceDone("length", last=True, cut=True, within=False))
         traced = self.plan.job.trace
         while not self.over:
             self._number += 1
@@ -113,7 +105,7 @@ class Level0Job:
             if utterance.phonemes:
                 self._inputs = self._inputs_of(utterance)
                 # So that the sound stage can prefill meanwhile.
-                self._pending.append(self._inputs)
+                self._pending.append(UtteranceStarted(self._inputs))
                 if (reason := self._kept_whole(self._inputs)) is None:
                     return self._inputs
                 known = KnownUtterance(reason, self._inputs.kept, traced=traced)
@@ -137,8 +129,8 @@ class Level0Job:
         With an utterance that has ended goes the rest of its frames.
         """
         if self._pending:
-            for item in self._pending:
-                self._on_item(item)
+            for message in self._pending:
+                self._on_message(message)
             self._pending.clear()
         if (utterance := self.utterance) is None:
             return
@@ -149,7 +141,7 @@ class Level0Job:
         self._drawn_frames = self._ended_frames + len(utterance)
         if utterance.finish_reason is not None:
             self.utterance = None
-            self._on_item(self._ended(utterance))
+            self._on_message(self._ended(utterance))
             return
         final = utterance.final
         final -= final % self._block_frames
@@ -158,7 +150,7 @@ class Level0Job:
             self._emitted = final
             if self._streams:
                 self.frames = self._ended_frames + final
-            self._on_item(codes)
+            self._on_message(FramesReady(codes))
 
     def fail(self, error: SpeechError) -> None:
         """End the job with an error."""
@@ -166,8 +158,9 @@ class Level0Job:
         self.error = error
         self.utterance = None
 
-    def _ended(self, utterance: Level0Utterance) -> Level0Utterance:
-        """Count an utterance that has ended; return it with its place in the job."""
+    def _ended(self, utterance: ArUtterance) -> UtteranceDone:
+        """Count an utterance that has ended; return what is told of it."""
+        assert utterance.finish_reason is not None
         if self._inputs is not None:  # else a pause, which has no frames
             codes = utterance.level_0()
             self._context.append(ContextUtterance(self._inputs.phoneme_ids, codes))
@@ -178,14 +171,25 @@ class Level0Job:
             self._ended_sound_frames += sounding
         # The job ends, too, if this was its last utterance or the limit is reached.
         last = self._number + 1 == len(self.plan.utterances)
-        utterance.cut = not last and self._frames_left <= 0
-        self.over = utterance.last = last or utterance.cut
-        utterance.ar_s = self._ar_s
+        cut = not last and self._frames_left <= 0
+        self.over = last or cut
+        done = UtteranceDone(
+            utterance.finish_reason,
+            utterance.level_0(self._emitted),
+            self._ar_s,
+            last=self.over,
+            cut=cut,
+            backtracks=utterance.backtracks,
+            trace=utterance.trace,
+            ranked=utterance.ranked,
+            spoken=utterance.spoken,
+            memory=utterance.memory,
+        )
         # A pause that follows has none
         self._inputs = None
         self._ar_s = 0.0
         self._emitted = 0
-        return utterance
+        return done
 
     def _inputs_of(self, utterance: Utterance) -> UtteranceInput:
         plan = self.plan

@@ -7,7 +7,8 @@ import torch
 from torch import Tensor
 
 from app.engine.errors import GenerationFailed
-from app.engine.utterance import Level0Utterance, UtteranceInput
+from app.engine.level_0.utterance import ArUtterance
+from app.engine.utterance import UtteranceInput
 from models.config import LENGTH_TOKENS
 from models.prefix import Prefix
 from models.valle import Valle
@@ -18,7 +19,7 @@ from samplers.ops.guidance import guide
 _MAX_DIGITS = 10
 
 
-class MaskedUtterance(Level0Utterance):
+class MaskedUtterance(ArUtterance):
     """Level 0 of one utterance in masked passes; a job reads it as it does a `Hypothesis`.
 
     There is one hypothesis, nothing to backtrack, and no state beside the codes. Its finish reason
@@ -59,7 +60,7 @@ class MaskedUtterance(Level0Utterance):
         return 0 if self.finish_reason is None else self._length
 
     def level_0(self, start: int = 0, end: int | None = None) -> Tensor:
-        """Return all frames; see `Level0Utterance`."""
+        """Return all frames; see `ArUtterance`."""
         return self._codes[start:end].cpu()
 
     @torch.inference_mode()
@@ -84,7 +85,6 @@ class MaskedUtterance(Level0Utterance):
         self._pass += 1
         if self._pass == len(self._counts):
             self.finish_reason = "length" if self._cut else "stop"
-            self._codes = self._codes.cpu()  # another thread reads them
         return read
 
     def _logits(self) -> Tensor:

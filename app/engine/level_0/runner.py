@@ -25,7 +25,7 @@ from app.engine.interface import Plan
 from app.engine.job import SamplerMemory
 from app.engine.level_0.hypothesis_group import Drawn, HypothesisGroup, drawn_of
 from app.engine.level_0.input_batch import InputBatch, QueuedStep
-from app.engine.level_0.job import Level0Job, OnItem, longest
+from app.engine.level_0.job import Level0Job, OnMessage, longest
 from app.engine.level_0.masked import MaskedUtterance
 from app.engine.level_0.paged_batch import PagedBatch
 from app.engine.level_0.slot_batch import SlotBatch
@@ -247,14 +247,14 @@ class ArRunner:
 class JobBatch:
     """Jobs whose level 0 is drawn together. One thread only.
 
-    ``make`` makes the level 0 of a plan, given what is called with each of its items;
+    ``make`` makes the level 0 of a plan, given what is called with each of its messages;
     ``record`` records functions, on a GPU: whole steps are then played.
     """
 
     def __init__(
         self,
         speech: SpeechModel,
-        make: Callable[[Plan, OnItem], Level0Job],
+        make: Callable[[Plan, OnMessage], Level0Job],
         prefixes: PrefixCache,
         *,
         slots: int,
@@ -284,12 +284,12 @@ class JobBatch:
         runner: ArRunner | None = vars(self).get("_shared")
         return 0 if runner is None else runner.cache_bytes
 
-    def begin(self, plan: Plan, on_item: OnItem) -> Level0Job:
+    def begin(self, plan: Plan, on_message: OnMessage) -> Level0Job:
         """Add a job, whose rows must be free; the next step prefills its first utterance.
 
-        `step` calls ``on_item`` with each `Level0Item` of the job, in order.
+        `step` calls ``on_message`` with each message of the job, in order.
         """
-        job = self._make(plan, on_item)
+        job = self._make(plan, on_message)
         self._pins[job] = pins = ExitStack()
         pins.enter_context(self._prefixes.pinned(*job.keys))
         return job

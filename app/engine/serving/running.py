@@ -14,11 +14,11 @@ from app.engine.cost_model import SHORT_S, Capacity, Cost
 from app.engine.errors import DeadlineExceeded, EngineNotReady, SpeechError
 from app.engine.interface import Backend, FirstChunk, Level0Stream, Plan, SoundStream
 from app.engine.job import AudioChunk, FinishReason, Progress, SpeechResult
+from app.engine.messages import ArMessage, JobFailed
 from app.engine.playback import Playback
 from app.engine.quota import share
 from app.engine.serving.metrics import EngineMetrics
 from app.engine.streams import Stream
-from app.engine.utterance import Level0Item, Level0Utterance, UtteranceInput
 
 log = logging.getLogger(__name__)
 
@@ -88,11 +88,11 @@ class RunningJob(SpeechStream):
         self.level_0: Level0Stream | None = None  # None where it has no rows
         self.alone = True  # whether no other stream ran when it was admitted
         self._admitted_s = 0.0
-        # Added to by the decoding thread, taken from by the sound thread, the last may be an error:
-        self.items: deque[Level0Item | SpeechError] = deque()
+        # Added to by the decoding thread, taken from by the sound thread:
+        self.messages: deque[ArMessage | JobFailed] = deque()
         # Written by the sound thread:
-        self.sound: SoundStream | None = None  # None before its first item, and of a replay
-        self.audio: deque[Iterator[AudioChunk]] = deque()  # the rest of that of each item taken
+        self.sound: SoundStream | None = None  # None before its first message, and of a replay
+        self.audio: deque[Iterator[AudioChunk]] = deque()  # the rest of that of each message taken
         self.shared_s = 0.0  # of work on chunks made along with others and not asked for yet
         self.made = 0  # how many times audio was made
         self.first_s: float | None = None  # when the first was, by `time.monotonic`
@@ -103,7 +103,7 @@ class RunningJob(SpeechStream):
         self._most_frames = 0  # of level 0, drawn before
         self.slow = False  # whether it could not keep up if it had the machine to itself
         self.promised: bool | None = None  # whether it is made in time; None before it is known
-        self._ending = False  # whether an utterance ends with the item that was taken last
+        self._ending = False  # whether an utterance ends with the message that was taken last
         self._held: list[AudioChunk] = []  # until the playback begins
 
     @property
@@ -211,7 +211,7 @@ class RunningJob(SpeechStream):
         """Whether the sound thread has something to do for it."""
         if self.abandoned is not None:
             return True
-        return not self.paused_s and bool(self.items or self.audio or self.replayed is not None)
+        return not self.paused_s and bool(self.messages or self.audio or self.replayed is not None)
 
     @property
     def urgency(self) -> tuple[bool, int, float]:
@@ -284,12 +284,12 @@ class RunningJob(SpeechStream):
             self.sound = backend.sound_stream(self.plan, self.playback)
 
     def next_chunk(self, backend: Backend) -> AudioChunk | None:
-        """Return the next chunk of audio of the current item; None at its end."""
+        """Return the next chunk of audio of the current message; None at its end."""
         if not self.audio:
             if self.replayed is not None:
                 self.audio.append(backend.replay(self.replayed, self.playback))
             else:
-                self._push(self.items.popleft())
+                self._push(self.messages.popleft())
         chunk = next(self.audio[0], None)
         if chunk is None:
             self.audio.popleft()
@@ -297,19 +297,18 @@ class RunningJob(SpeechStream):
 
     def push_queued(self) -> None:
         """Push all that is queued of the current utterance, so that it can be batched."""
-        while self.items and self.sound is not None and not (self.audio and self._ending):
-            item = self.items[0]
-            if isinstance(item, SpeechError | UtteranceInput):
+        while self.messages and self.sound is not None and not (self.audio and self._ending):
+            if self.messages[0].kind in {"failed", "started"}:
                 return  # what begins with it is prepared in its turn
-            self._push(self.items.popleft())
+            self._push(self.messages.popleft())
 
-    def _push(self, item: Level0Item | SpeechError) -> None:
-        """Begin an item, or raise it."""
-        if isinstance(item, SpeechError):
-            raise item
+    def _push(self, message: ArMessage | JobFailed) -> None:
+        """Begin the audio of a message; raises the error with which the job ends."""
+        if message.kind == "failed":
+            raise message.error
         assert self.sound is not None
-        self._ending = isinstance(item, Level0Utterance)
-        self.audio.append(self.sound.push(item))
+        self._ending = message.kind == "done"
+        self.audio.append(self.sound.push(message))
 
     def count_audio(self, capacity: Capacity, work_s: float, audio_s: float) -> None:
         """Note what so many seconds of its audio cost, and how long the first took."""

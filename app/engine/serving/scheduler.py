@@ -9,11 +9,11 @@ from time import monotonic, perf_counter
 from app.engine.cost_model import Capacity
 from app.engine.errors import SpeechError
 from app.engine.interface import Batch, Plan
+from app.engine.messages import ArMessage, JobFailed
 from app.engine.quota import reserved, share
 from app.engine.serving.metrics import EngineMetrics
 from app.engine.serving.running import JobQueue, RunningJob
 from app.engine.serving.sound_worker import SoundWorker
-from app.engine.utterance import Level0Item
 
 MAX_WAITING_S = 10.0
 """Seconds of speech that may be drawn ahead of the sound worker; a job that has more is paused."""
@@ -102,7 +102,7 @@ class Scheduler:
         self._frame_rate_hz = math.inf
         self._drawn: list[RunningJob] = []
         # What a step has given, for the sound worker
-        self._given: list[tuple[RunningJob, Level0Item | SpeechError]] = []
+        self._given: list[tuple[RunningJob, ArMessage | JobFailed]] = []
         self._owed_s = 0.0  # time of steps that those who give way have not had
         self._fits: Fits = lambda *_: True
         self.beat_s = monotonic()  # when the thread last showed a sign of life, by `time.monotonic`
@@ -153,13 +153,13 @@ class Scheduler:
     def fail_all(self, error: SpeechError) -> None:
         """End the jobs being drawn with an error: the thread crashed, and their batch is lost."""
         for job in self._drawn:
-            self._sound_worker.put((job, error))
+            self._sound_worker.put((job, JobFailed(error)))
         self._drawn.clear()
         self._given.clear()
         self._note_rows()
 
-    def _give(self, job: RunningJob, item: Level0Item | SpeechError) -> None:
-        self._given.append((job, item))
+    def _give(self, job: RunningJob, message: ArMessage | JobFailed) -> None:
+        self._given.append((job, message))
 
     def _note_rows(self) -> None:
         used = sum(job.rows for job in self._drawn)
@@ -232,7 +232,7 @@ class Scheduler:
             job.progress = progress
             job.count_step(step_s * job.rows / rows, self._frame_rate_hz)
             if stream.error is not None:
-                self._give(job, stream.error)
+                self._give(job, JobFailed(stream.error))
             if stream.over:
                 self._remove(batch, job)
         self._sound_worker.put(*self._given)

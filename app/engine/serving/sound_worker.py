@@ -9,9 +9,9 @@ from app.engine.durations import spoken_symbols
 from app.engine.errors import SpeechError, WorkerLost, broken
 from app.engine.interface import Backend
 from app.engine.job import FinishReason
+from app.engine.messages import ArMessage, JobFailed
 from app.engine.serving.running import Outcomes, RunningJob
 from app.engine.streams import Stream, least_lead_s, may_begin, promised
-from app.engine.utterance import Level0Item
 from models.cuda.lost import is_device_lost
 
 _WAIT_S = 0.25
@@ -115,15 +115,15 @@ class SoundWorker:
         first = [not one.gives_way and one.playback.lead_s < lead_s for one in others]
         return sum(first) + (not all(first))
 
-    def put(self, *given: tuple[RunningJob, Level0Item | SpeechError]) -> None:
-        """Queue chunks of level 0, or the errors that end jobs; those of jobs that ended are not.
+    def put(self, *given: tuple[RunningJob, ArMessage | JobFailed]) -> None:
+        """Queue what AR tells of jobs; what it tells of jobs that ended is not.
 
         In one call, all that a step gave: each wakes the worker.
         """
         with self._changed:
             kept = [one for one in given if one[0] in self._jobs]
-            for job, item in kept:
-                job.items.append(item)
+            for job, message in kept:
+                job.messages.append(message)
             if kept:
                 self._changed.notify_all()
 

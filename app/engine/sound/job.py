@@ -21,6 +21,7 @@ from app.engine.job import (
     WordTimes,
     gravest,
 )
+from app.engine.messages import ArMessage, UtteranceDone
 from app.engine.playback import Playback
 from app.engine.sound.chunks import first_chunks
 from app.engine.sound.decoder import SoundDecoder
@@ -28,7 +29,7 @@ from app.engine.sound.joining.joiner import Joiner
 from app.engine.sound.process import SoundProcess
 from app.engine.sound.utterance import SoundUtterance
 from app.engine.sound.word_clock import WordClock
-from app.engine.utterance import Level0Item, Level0Utterance, UtteranceInput, level_0_of
+from app.engine.utterance import UtteranceInput, level_0_of
 from app.engine.worker import Answers
 from models.checkpoints.sources import SpeechModel
 from samplers.knobs.features import hypotheses_of
@@ -76,7 +77,6 @@ class SoundJob:
         self._clock: WordClock | None = None  # likewise
         self._rate = 1.0  # likewise: its tempo
         self._first = self._number = len(before.utterances) if before else 0  # of the utterance
-        self._fed = 0  # frames of level 0 that its decoder has
         self._told: dict[tuple[int, int], WordTimes] = {}
         self._untold: list[WordTimes] = []  # of which the next chunk tells
         self._untold_codes: list[UtteranceCodes] = []  # likewise
@@ -86,27 +86,23 @@ class SoundJob:
         if self.utterance is not None:
             self.utterance.close()
 
-    def push(self, item: Level0Item) -> Iterator[AudioChunk]:
+    def push(self, message: ArMessage) -> Iterator[AudioChunk]:
         """Take what level 0 tells of an utterance, and yield the audio that is final with it.
 
         Frames are handed on to the decoder at once, those of the next utterance only when the
         iterators before are exhausted. The last chunk of the job carries its result.
         """
-        ended = item if isinstance(item, Level0Utterance) else None
-        if isinstance(item, UtteranceInput):
-            self.utterance = self._decoder.begin(item)
-            self._fed = 0
+        if message.kind == "started":
+            self.utterance = self._decoder.begin(message.inputs)
             number = self._number - self._first
             self._clock = self._new_clock(number)
             self._rate = self._plan.utterances[number].rate
         elif self.utterance is not None:  # else a pause, which has no codes
-            codes = item.level_0(self._fed) if isinstance(item, Level0Utterance) else item
-            self._fed += len(codes)
-            self.utterance.feed(codes, ended is not None)
-        return self._audio(ended, self.utterance or ())
+            self.utterance.feed(message.codes, message.kind == "done")
+        return self._audio(message if message.kind == "done" else None, self.utterance or ())
 
     def _audio(
-        self, end: Level0Utterance | None, sounds: Iterable[AudioChunk]
+        self, end: UtteranceDone | None, sounds: Iterable[AudioChunk]
     ) -> Iterator[AudioChunk]:
         """Yield the audio of what an utterance is decoded to so far, and of its end."""
         chunk = AudioChunk(_NO_SAMPLES, self._rate_hz)
@@ -135,9 +131,8 @@ class SoundJob:
             self._clock.push(chunk.alignment)
             self._tell_words()
 
-    def _end_utterance(self, end: Level0Utterance) -> Samples:
+    def _end_utterance(self, end: UtteranceDone) -> Samples:
         """Note the result of an utterance and return the last samples ``[N]`` of its sound."""
-        assert end.finish_reason is not None
         cut: list[FinishReason] = ["length"] * end.cut
         # A speech whose texts were all spoken to their ends ended as it should.
         reason: FinishReason = "stop" if end.finish_reason == "aligned" else end.finish_reason

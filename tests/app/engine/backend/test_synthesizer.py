@@ -16,9 +16,10 @@ from app.engine.job import AudioChunk, FinishReason, Progress, SpeechJob, Speech
 from app.engine.level_0 import runner as batch
 from app.engine.level_0.job import longest
 from app.engine.level_0.runner import JobBatch
+from app.engine.level_0.utterance import ArUtterance
 from app.engine.memory import Memory
 from app.engine.playback import Playback
-from app.engine.utterance import Level0Utterance, UtteranceInput
+from app.engine.utterance import UtteranceInput
 from models.checkpoints.files import CheckpointError
 from models.codecs.encodec import Encodec
 from models.cuda.graphs import Recorder
@@ -50,7 +51,7 @@ def whole(chunks: list[AudioChunk]) -> np.ndarray:
     return np.concatenate([chunk.samples for chunk in chunks])
 
 
-class Scripted(Level0Utterance):
+class Scripted(ArUtterance):
     """Level 0 that is known beforehand, a frame a step."""
 
     def __init__(self, frames: int, code: int, reason: FinishReason) -> None:

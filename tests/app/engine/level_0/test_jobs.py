@@ -17,7 +17,8 @@ from app.engine.job import SpeechJob, SpeechResult
 from app.engine.level_0.hypothesis_group import Drawn
 from app.engine.level_0.job import Level0Job
 from app.engine.level_0.runner import MAX_PREFILLS, ArRunner, JobBatch
-from app.engine.utterance import Level0Item, Level0Utterance, UtteranceInput
+from app.engine.messages import ArMessage, UtteranceDone
+from app.engine.utterance import UtteranceInput
 from models.cuda.kernels.operators import FUSED, TORCH
 from models.prefix_cache import PrefixCache
 from models.stack.paged_cache import PagePool
@@ -39,18 +40,18 @@ def plan(synthesizer: Synthesizer, number: int, most_s: float = 0.6, **knobs: ob
     return synthesizer.plan(job)
 
 
-def begin(batch: JobBatch, plan: Plan) -> tuple[Level0Job, list[Level0Item]]:
+def begin(batch: JobBatch, plan: Plan) -> tuple[Level0Job, list[ArMessage]]:
     """Begin a job; return it and the list that its items come to."""
-    items: list[Level0Item] = []
+    items: list[ArMessage] = []
     return batch.begin(plan, items.append), items
 
 
-def ends(items: list[Level0Item]) -> list[Level0Utterance]:
-    return [one for one in items if isinstance(one, Level0Utterance)]
+def ends(messages: list[ArMessage]) -> list[UtteranceDone]:
+    return [message for message in messages if message.kind == "done"]
 
 
-def codes(items: list[Level0Item]) -> list[int]:
-    return torch.cat([one.level_0() for one in ends(items)]).tolist()
+def codes(messages: list[ArMessage]) -> list[int]:
+    return torch.cat([told.codes for told in messages if told.kind != "started"]).tolist()
 
 
 def finish(batch: JobBatch, *jobs: Level0Job) -> None:
@@ -58,7 +59,18 @@ def finish(batch: JobBatch, *jobs: Level0Job) -> None:
         batch.step(running)
 
 
-def finished(synthesizer: Synthesizer, plan: Plan) -> list[Level0Item]:
+def drawn_by(batch: JobBatch, plan: Plan) -> tuple[Drawn, list[ArMessage]]:
+    """Finish a job of one utterance; return that, and its messages."""
+    job, messages = begin(batch, plan)
+    drawn = None
+    while not job.over:
+        batch.step([job])
+        drawn = job.utterance or drawn
+    assert isinstance(drawn, Drawn)
+    return drawn, messages
+
+
+def finished(synthesizer: Synthesizer, plan: Plan) -> list[ArMessage]:
     """Return the items of a job by itself."""
     with closing(synthesizer.batch(plan.rows)) as batch:
         job, items = begin(batch, plan)
@@ -98,14 +110,14 @@ def test_final_frames_are_handed_on_once_in_whole_blocks_and_none_that_is_rewoun
     block = synthesizer.speech.model.config.block_frames
     blocks, backtracks = 0, 0
     for seed in (1, 5, 9):
-        first, *others, last = finished(synthesizer, plan(synthesizer, seed, **knobs))
-        assert isinstance(first, UtteranceInput)
-        assert isinstance(last, Drawn)
-        handed = [codes for codes in others if isinstance(codes, torch.Tensor)]
-        assert all(len(codes) == block for codes in handed)
-        assert last.level_0(0, len(handed) * block).tolist() == torch.cat(handed).tolist()
-        assert (len(handed), len(last.level_0())) == (len(others), len(last))
-        blocks, backtracks = blocks + len(others), backtracks + len(last.backtracks)
+        with closing(synthesizer.batch(1)) as batch:
+            drawn, (first, *others, last) = drawn_by(batch, plan(synthesizer, seed, **knobs))
+        assert (first.kind, last.kind) == ("started", "done")
+        handed = [message.codes for message in others if message.kind == "frames"]
+        assert len(handed) == len(others)
+        assert all(len(frames) == block for frames in handed)
+        assert codes([*others, last]) == drawn.level_0().tolist()
+        blocks, backtracks = blocks + len(others), backtracks + len(drawn.backtracks)
     assert blocks
     assert backtracks
 
@@ -177,7 +189,7 @@ def test_of_a_context_that_would_be_too_long_the_oldest_is_left_out(synthesizer,
 
     def heard() -> list[UtteranceInput]:
         items = finished(synthesizer, one)
-        return [item for item in items if isinstance(item, UtteranceInput)]
+        return [message.inputs for message in items if message.kind == "started"]
 
     whole = heard()
     longest = whole[-1].ar_positions(synthesizer.speech.model)

@@ -15,11 +15,12 @@ import torch
 from app.engine.cost_model import SHARE, Capacity
 from app.engine.interface import FirstChunk
 from app.engine.job import AudioChunk, SpeechJob
+from app.engine.messages import ArMessage, FramesReady, UtteranceDone, UtteranceStarted
 from app.engine.playback import Playback
 from app.engine.serving.metrics import EngineMetrics
 from app.engine.serving.running import Outcomes, RunningJob
 from app.engine.serving.sound_worker import SoundWorker
-from app.engine.utterance import KnownUtterance, Level0Item, UtteranceInput
+from app.engine.utterance import UtteranceInput
 from samplers.knobs.params import SamplingParams
 from tests.fakes import FakeBackend
 
@@ -210,9 +211,9 @@ class Frames:
     first_chunks: Early = ()
     playback: Playback = field(default_factory=lambda: Playback(0.0))
 
-    def push(self, item: Level0Item) -> Iterator[AudioChunk]:
-        if not isinstance(item, UtteranceInput):
-            self.given += len(item) if isinstance(item, torch.Tensor) else REST
+    def push(self, message: ArMessage) -> Iterator[AudioChunk]:
+        if message.kind != "started":
+            self.given += len(message.codes) if message.kind == "frames" else REST
         return self._audio()
 
     def _audio(self) -> Iterator[AudioChunk]:
@@ -259,8 +260,8 @@ class Together:
         return waiting
 
 
-BEGIN = UtteranceInput([1, 2], SamplingParams(), 0, 0, 99)
-BLOCK = torch.zeros(15, dtype=torch.int64)
+BEGIN = UtteranceStarted(UtteranceInput([1, 2], SamplingParams(), 0, 0, 99))
+BLOCK = FramesReady(torch.zeros(15, dtype=torch.int64))
 
 
 def working(
@@ -321,7 +322,7 @@ async def test_frames_of_the_next_utterance_wait_for_the_end_of_this_one() -> No
     backend = Together()
     worker, (first, other) = working(backend, 2, [])
     worker.put((first, BLOCK))
-    for item in (KnownUtterance("stop"), BEGIN, BLOCK):
+    for item in (UtteranceDone("stop"), BEGIN, BLOCK):
         worker.put((other, item))
     run(worker, backend)
     assert backend.log == [f"0:15+1:{REST}", "1:15"]

@@ -1,0 +1,63 @@
+"""What AR has drawn of one utterance; the thread of AR alone reads and writes it.
+
+The audio stage is told in messages: `app.engine.messages`.
+"""
+
+import torch
+from torch import Tensor
+
+from app.engine.errors import GenerationFailed
+from app.engine.job import (
+    Backtrack,
+    FinishReason,
+    RankedTake,
+    SamplerMemory,
+    SpokenUtterance,
+    TraceColumns,
+)
+from app.engine.utterance import level_0_of
+
+
+class ArUtterance:
+    """Level 0 of one utterance, and what is told of it once it has ended.
+
+    Attributes:
+        memory: Of the sampler, if it has one that is worth keeping.
+    """
+
+    finish_reason: FinishReason | None = None  # None while it is drawn
+    error: GenerationFailed | None = None  # what failed, if `finish_reason` is `error`
+    backtracks: tuple[Backtrack, ...] = ()
+    trace: TraceColumns | None = None  # of every token, if it was asked for
+    ranked: tuple[RankedTake, ...] = ()  # each hypothesis, if several were drawn to their ends
+    # The first frame behind the text, by the alignment, if it was followed
+    spoken: int | None = None
+    memory: SamplerMemory | None = None
+
+    def level_0(self, start: int = 0, end: int | None = None) -> Tensor:
+        """Return ``[n]`` int64: the frames so far, or a slice of them, on the host."""
+        raise NotImplementedError
+
+    def fail(self, error: GenerationFailed) -> None:
+        """End it with an error."""
+        self.finish_reason = "error"
+        self.error = error
+
+
+class KnownUtterance(ArUtterance):
+    """One of which nothing is drawn: of kept frames, or of none, as a pause is."""
+
+    def __init__(
+        self, reason: FinishReason, kept: SpokenUtterance | None = None, *, traced: bool = False
+    ) -> None:
+        self.finish_reason = reason
+        self.trace = {} if traced else None
+        self._codes = torch.zeros(0, dtype=torch.int64)
+        if kept is not None:
+            self._codes = level_0_of(kept)
+            self.backtracks = kept.backtracks
+            self.memory = kept.memory
+
+    def level_0(self, start: int = 0, end: int | None = None) -> Tensor:
+        """Return the frames; see `ArUtterance`."""
+        return self._codes[start:end]

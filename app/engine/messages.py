@@ -1,0 +1,67 @@
+"""What AR tells the audio stage of a job, in order: frozen, as another thread reads it.
+
+An utterance is `UtteranceStarted`, unless it is a pause, then its frames are `FramesReady` as they
+become final, then it is `UtteranceDone`. A job whose AR fails ends with `JobFailed`.
+"""
+
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from app.engine.errors import SpeechError
+from app.engine.job import Backtrack, FinishReason, RankedTake, SamplerMemory, TraceColumns
+from app.engine.utterance import UtteranceInput
+
+
+def _no_codes() -> Tensor:
+    return torch.zeros(0, dtype=torch.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class UtteranceStarted:
+    """An utterance begins: what it is conditioned on can be prefilled."""
+
+    kind: ClassVar[Literal["started"]] = "started"
+    inputs: UtteranceInput
+
+
+@dataclass(frozen=True, slots=True)
+class FramesReady:
+    """Frames of the utterance that are final, whole blocks."""
+
+    kind: ClassVar[Literal["frames"]] = "frames"
+    codes: Tensor  # ``[n]`` int64 on the host
+
+
+@dataclass(frozen=True, slots=True)
+class UtteranceDone:
+    """The utterance has ended; a pause only ends."""
+
+    kind: ClassVar[Literal["done"]] = "done"
+    finish_reason: FinishReason
+    # ``[n]`` int64 on the host: the frames that were not ready before
+    codes: Tensor = field(default_factory=_no_codes)
+    ar_s: float = 0.0  # seconds of the steps that it took part in
+    last: bool = False  # whether the job ends with it
+    cut: bool = False  # whether the job's limit left no room for the utterances after it
+    within: bool = True  # whether it is one of the plan's: not if the limit left no room for any
+    backtracks: tuple[Backtrack, ...] = ()
+    trace: TraceColumns | None = None  # of every token, if it was asked for
+    ranked: tuple[RankedTake, ...] = ()  # each hypothesis, if several were drawn to their ends
+    # The first frame behind the text, by the alignment, if it was followed
+    spoken: int | None = None
+    memory: SamplerMemory | None = None  # of the sampler, if it has one that is worth keeping
+
+
+@dataclass(frozen=True, slots=True)
+class JobFailed:
+    """The job ends with an error."""
+
+    kind: ClassVar[Literal["failed"]] = "failed"
+    error: SpeechError
+
+
+ArMessage = UtteranceStarted | FramesReady | UtteranceDone
+"""What AR tells of an utterance."""
