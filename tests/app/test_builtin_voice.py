@@ -14,6 +14,7 @@ from tests.app.tools.serving import settings_of
 WEIGHTS = Path(__file__).parents[2] / "weights"
 
 
+@pytest.mark.slow
 @pytest.mark.weights
 def test_the_builtin_voice_speaks_a_sentence_and_stops_by_itself() -> None:
     synthesizer = Synthesizer.load(settings_of(WEIGHTS, max_text_chars=200))

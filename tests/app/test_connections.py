@@ -116,6 +116,7 @@ def test_a_connection_that_says_nothing_is_closed_without_a_word(client) -> None
         assert rest(silent) == b""
 
 
+@pytest.mark.slow
 def test_an_idle_connection_is_kept_for_its_next_request(client) -> None:
     with connected(client) as patient:
         for _ in range(2):
@@ -142,6 +143,7 @@ def test_a_session_outlives_the_time_for_its_handshake(client) -> None:
         assert session.until("response.done")["finish_reason"] == "stop"
 
 
+@pytest.mark.slow
 def test_one_connection_too_many_is_told_so_and_the_next_is_served(few) -> None:
     models = few.base_url.join("/v1/models")
     with ExitStack() as held:

@@ -10,6 +10,7 @@ from tests.fakes import fake_engine
 pytestmark = pytest.mark.anyio
 
 
+@pytest.mark.slow
 async def test_what_is_loaded_is_exempt() -> None:
     gc.unfreeze()  # what an engine of another test left
     try:

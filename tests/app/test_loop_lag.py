@@ -41,6 +41,7 @@ def attacked(toy: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[At
             yield Attacked(client, watchdog)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("attack", ATTACKS)
 def test_no_input_holds_up_the_event_loop(attacked: Attacked, attack: str) -> None:
     attacked.watchdog.forget()
@@ -67,6 +68,7 @@ def test_the_watchdog_sees_what_holds_up_a_loop() -> None:
     assert "busy" in watchdog.worst[0].what
 
 
+@pytest.mark.slow
 def test_a_client_that_reads_no_pongs_is_read_no_more(attacked: Attacked) -> None:
     """Its pings wait in its own system, and then in its own program."""
     with connected(attacked.client) as connection:

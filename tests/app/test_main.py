@@ -2,12 +2,15 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 from app.main import create_app
 from app.settings import Settings
 from tests.app.tools.serving import served
 from tests.fakes import fake_engine
 
 
+@pytest.mark.slow
 def test_importing_it_reads_no_settings_and_makes_no_application():
     code = (
         "import app.main, fastapi;"

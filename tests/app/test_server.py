@@ -88,6 +88,7 @@ def draining(timeout_s: float) -> Iterator[tuple[DrainingServer, httpx.Client, F
         assert not running.is_alive()
 
 
+@pytest.mark.slow
 def test_what_does_not_end_is_cut_once_the_time_is_over() -> None:
     with draining(timeout_s=0.2) as (server, client, speaking):
         speaking.let(1)
@@ -101,6 +102,7 @@ def test_what_does_not_end_is_cut_once_the_time_is_over() -> None:
             assert got < BYTES
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("streamed", [False, True])
 def test_an_answer_that_has_not_begun_when_the_time_is_over_is_told_to_come_back(
     streamed: bool,
@@ -117,6 +119,7 @@ def test_an_answer_that_has_not_begun_when_the_time_is_over_is_told_to_come_back
         assert refused.headers["retry-after"]
 
 
+@pytest.mark.slow
 def test_a_second_signal_does_not_wait() -> None:
     with (
         draining(timeout_s=3600) as (server, client, speaking),

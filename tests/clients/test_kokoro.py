@@ -33,6 +33,7 @@ def captioned(client: httpx.Client, **fields: Any) -> httpx.Response:
     return answer
 
 
+@pytest.mark.slow
 def test_the_captioned_example(builtin) -> None:
     told = captioned(builtin, input="Hello world! Welcome.", speed=1.0, stream=False).json()
     sound, rate_hz = decoded(b64decode(told["audio"]))
@@ -41,6 +42,7 @@ def test_the_captioned_example(builtin) -> None:
     assert 0 <= words[0]["start_time"] < words[-1]["end_time"] <= len(sound) / rate_hz
 
 
+@pytest.mark.slow
 def test_a_dialogue(builtin) -> None:
     text = "[voice:af_bella] So? [voice:am_michael] It did."
     asked = {"input": text, "return_timestamps": True, "allow_voice_tags": True, "ssml": False}

@@ -36,6 +36,7 @@ def _is_speech(file: Path) -> bool:
     return bool(soundfile.info(file).format == "WAV" and soundfile.info(file).frames > 0)
 
 
+@pytest.mark.slow
 def test_curl_gives_a_wav(address: str, tmp_path: Path) -> None:
     if shutil.which("curl") is None:
         pytest.skip("no curl")
@@ -43,6 +44,7 @@ def test_curl_gives_a_wav(address: str, tmp_path: Path) -> None:
     assert _is_speech(tmp_path / "hello.wav")
 
 
+@pytest.mark.slow
 def test_openai_client_gives_a_wav(address: str, tmp_path: Path) -> None:
     program = _block("python", "openai").replace(ADDRESS, address)
     run([sys.executable, "-c", program], tmp_path)

@@ -39,6 +39,7 @@ def address(here: Path) -> Iterator[str]:
         yield f"127.0.0.1:{client.base_url.port}"
 
 
+@pytest.mark.slow
 def test_what_curl_is_told_to_do_works(address: str, here: Path) -> None:
     if shutil.which("curl") is None:
         pytest.skip("no curl")

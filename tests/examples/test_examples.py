@@ -38,18 +38,21 @@ def address(server: httpx.Client, scheme: str) -> str:
     return str(server.base_url.copy_with(scheme=scheme)).rstrip("/")
 
 
+@pytest.mark.slow
 def test_speak(server: httpx.Client, tmp_path: Path) -> None:
     out = tmp_path / "hello.wav"
     told = run("speak.py", TEXT, str(out), address(server, "http"))
     assert told.startswith(f"{soundfile.info(out).duration:.2f} s, seed ")
 
 
+@pytest.mark.slow
 def test_stream(server: httpx.Client, tmp_path: Path) -> None:
     out = tmp_path / "hello.pcm"
     run("stream.py", TEXT, str(out), address(server, "http"))
     assert out.stat().st_size > 2 * 24_000 / 10
 
 
+@pytest.mark.slow
 def test_live(server: httpx.Client, tmp_path: Path) -> None:
     out = tmp_path / "hello.pcm"
     told = run("live.py", str(out), address(server, "ws"), text=TEXT.replace(". ", ".\n"))

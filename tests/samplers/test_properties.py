@@ -3,6 +3,7 @@
 Hypothesis does not shrink here: with inputs of this size that would take minutes.
 """
 
+import pytest
 import torch
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
@@ -66,12 +67,14 @@ def a_legal_code_at_every_step(data: st.DataObject) -> None:
             sampler.rewind(row, data.draw(st.integers(0, int(sampler.table.lengths[row]))))
 
 
+@pytest.mark.slow
 @without_shrinking
 @given(st.data())
 def test_any_params_any_logits_any_history_give_a_legal_code(data: st.DataObject) -> None:
     a_legal_code_at_every_step(data)
 
 
+@pytest.mark.slow
 @without_shrinking
 @given(st.data())
 def test_a_row_without_a_possible_code_gives_the_stop(data: st.DataObject) -> None:
@@ -82,6 +85,7 @@ def test_a_row_without_a_possible_code_gives_the_stop(data: st.DataObject) -> No
     assert sampler.step(nothing, attention=heads).tolist() == [STOP] * len(sampler.active)
 
 
+@pytest.mark.slow
 @without_shrinking
 @given(st.data())
 def test_any_frames_give_legal_codes_of_a_finer_level(data: st.DataObject) -> None:

@@ -55,6 +55,7 @@ def entropies(synthesizer: Synthesizer) -> dict[str, np.ndarray]:
     }
 
 
+@pytest.mark.slow
 def test_it_needs_no_sound_process(
     toy: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -93,6 +94,7 @@ def test_the_preset_is_the_one_it_is_over_with_entropix_and_the_codes_of_silence
     assert resolved.dry_sequence_breakers == silent_codes(load_codec(toy))
 
 
+@pytest.mark.slow
 def test_it_speaks_by_name_and_cannot_be_written_over_itself(
     written: Path, toy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
 ) -> None:

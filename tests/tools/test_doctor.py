@@ -65,11 +65,13 @@ def test_it_finds_nothing_wrong(
     assert all(line.startswith("ok ") for line in told.values()), told
 
 
+@pytest.mark.slow
 def test_it_leaves_nothing_behind(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     diagnosed(capsys)
     assert not list(tmp_path.iterdir())  # not even the folders of the cache and of voices
 
 
+@pytest.mark.slow
 def test_what_is_wrong_stands_beside_what_to_do(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
@@ -100,6 +102,7 @@ def test_what_is_wrong_stands_beside_what_to_do(
     assert told["espeak"].startswith("ok ")
 
 
+@pytest.mark.slow
 def test_what_is_only_doubtful_is_no_failure(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -111,6 +114,7 @@ def test_what_is_only_doubtful_is_no_failure(
     assert told["cache"].startswith("warn ")
 
 
+@pytest.mark.slow
 def test_a_state_or_a_store_that_is_refused_or_away_is_told(
     capsys: pytest.CaptureFixture[str], redis_server: RedisServer
 ) -> None:

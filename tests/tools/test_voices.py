@@ -49,6 +49,7 @@ def test_what_is_added_is_listed_and_can_be_removed(folder, file, capsys) -> Non
     assert not list(folder.rglob("*.flac"))
 
 
+@pytest.mark.slow
 def test_a_running_service_sees_what_is_added_and_removed(folder, file) -> None:
     with served(create_app(Settings(device="cpu"))) as client:
 

@@ -131,6 +131,7 @@ def weights_of(trainer: CodecTrainer | Trainer) -> dict[str, torch.Tensor]:
     return trainer.average if isinstance(trainer, Trainer) else trainer.codec.state_dict()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("make", "steps", "stop"),
     # Of the codec among the quantised and among the settled steps.
@@ -149,6 +150,7 @@ def test_a_stopped_run_goes_on_as_if_it_had_not_been_stopped(run, tmp_path, make
         assert torch.equal(tensor, weights_of(resumed)[name]), name
 
 
+@pytest.mark.slow
 def test_the_codec_learns_spectra_and_pitch() -> None:
     trainer = codec_trainer(200)
     before = trainer.validate()
@@ -157,6 +159,7 @@ def test_the_codec_learns_spectra_and_pitch() -> None:
     assert trainer.validate()["val_mel"] < 0.85 * before["val_mel"]
 
 
+@pytest.mark.slow
 def test_the_language_model_learns_every_level(run, tmp_path) -> None:
     run(codes, "--workers", "1")
     trainer = lm_trainer(40)
@@ -167,6 +170,7 @@ def test_the_language_model_learns_every_level(run, tmp_path) -> None:
         assert losses[1] < losses[0], level
 
 
+@pytest.mark.slow
 def test_exported_weights_speak_and_a_warm_start_takes_them_as_they_are_or_translates_them(
     run, cache, following, tmp_path
 ) -> None:
@@ -218,6 +222,7 @@ def test_a_language_model_is_its_average_or_the_mean_of_that_and_where_it_began(
         torch.testing.assert_close(tensor, expected, rtol=error, atol=1e-3)
 
 
+@pytest.mark.slow
 def test_derived_corpora_have_the_sentences_and_speakers_of_their_sources(run, cache) -> None:
     write_corpus(cache / "crowd")
     run(perturb, "--workers", "1")
@@ -250,6 +255,7 @@ def test_derived_corpora_have_the_sentences_and_speakers_of_their_sources(run, c
         assert path.read_bytes() == (cache / "recorded" / path.name).read_bytes()
 
 
+@pytest.mark.slow
 def test_lost_sound_is_that_of_its_codes_which_stay_and_the_codec_does_not_learn_from_it(
     run, cache, tmp_path
 ) -> None:

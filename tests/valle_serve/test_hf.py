@@ -142,6 +142,7 @@ def compare(model: Any, monkeypatch: pytest.MonkeyPatch, number: int) -> tuple[T
         return model.generate(ids, attention_mask=mask, max_new_tokens=NEW, **asked), got
 
 
+@pytest.mark.slow
 def test_the_knobs_that_it_has_give_the_same_tokens(
     model: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

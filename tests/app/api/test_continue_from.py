@@ -60,6 +60,7 @@ def test_the_same_knobs_and_seed_give_the_same_codes_and_bytes_to_the_end(builti
             assert one["finish_reason"] == other["finish_reason"]
 
 
+@pytest.mark.slow
 @pytest.mark.weights
 @pytest.mark.parametrize("frame", [1, 14, 15, 40])
 def test_other_knobs_give_the_same_codes_and_bytes_up_to_the_cut(builtin, frame) -> None:
@@ -75,6 +76,7 @@ def test_other_knobs_give_the_same_codes_and_bytes_up_to_the_cut(builtin, frame)
     assert np.array_equal(first[:same], second[:same])
 
 
+@pytest.mark.slow
 @pytest.mark.weights
 def test_whole_utterances_are_kept_and_the_next_is_drawn_anew(builtin) -> None:
     report, sound = say(builtin)
@@ -86,6 +88,7 @@ def test_whole_utterances_are_kept_and_the_next_is_drawn_anew(builtin) -> None:
     assert sound[:end] == changed[:end]
 
 
+@pytest.mark.slow
 @pytest.mark.weights
 def test_it_goes_on_by_every_way_of_the_wire_alike(builtin) -> None:
     report, _ = say(builtin)
@@ -99,6 +102,7 @@ def test_it_goes_on_by_every_way_of_the_wire_alike(builtin) -> None:
     assert session.sound == sound
 
 
+@pytest.mark.slow
 @pytest.mark.weights
 def test_a_take_that_went_on_can_be_gone_on_from(builtin) -> None:
     report, _ = say(builtin)
@@ -107,6 +111,7 @@ def test_a_take_that_went_on_can_be_gone_on_from(builtin) -> None:
     assert third["codes_sha256"] == second["codes_sha256"]
 
 
+@pytest.mark.slow
 @pytest.mark.weights
 @pytest.mark.parametrize("knobs", [{"best_of": 2}, {"beam_width": 2, "backtrack": False}])
 def test_several_continuations_can_be_tried(builtin, knobs) -> None:

@@ -33,6 +33,7 @@ def objects(node: Any) -> Iterator[dict[str, Any]]:
             yield from objects(inner)
 
 
+@pytest.mark.slow
 def test_every_reference_leads_somewhere(document) -> None:
     found = {one["$ref"] for one in objects(document) if isinstance(one.get("$ref"), str)}
     assert found

@@ -102,6 +102,7 @@ def test_presets_are_listed_with_every_knob_as_the_model_would_use_it(toy_server
     assert presets["greedy"]["sets"] == {"temperature": 0.0}
 
 
+@pytest.mark.slow
 def test_a_preset_s_knobs_give_what_its_name_gives(toy_server) -> None:
     presets = {one["id"]: one for one in toy_server.get("/v1/presets").json()["presets"]}
     for name in ("auto", "stable", "llama_cpp"):
@@ -132,6 +133,7 @@ def test_fields_of_other_servers_are_ignored_by_name(toy_server) -> None:
         assert session.seen[-1]["ignored"] == ["user", "instructions"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("language", ["English", "en_US", "EN", "Auto", ""])
 def test_a_language_is_taken_as_clients_send_it_at_every_door(named, language) -> None:
     answer = named.post("/tts", json=HI | {"language": language})

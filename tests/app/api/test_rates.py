@@ -37,6 +37,7 @@ def slowed(builtin: httpx.Client) -> tuple[dict[str, Any], bytes]:
     return say(builtin, TEXT)
 
 
+@pytest.mark.slow
 def test_the_codes_are_the_same_and_only_that_part_lasts_longer(plain, slowed) -> None:
     (usual, whole), (report, sound) = plain, slowed
     assert [one["rate"] for one in report["utterances"]] == [1, 0.5, 1]
@@ -77,6 +78,7 @@ def test_its_words_are_told_where_they_are_heard(plain, slowed) -> None:
     assert report["utterances"][2]["words"][0]["start_s"] >= ends_s
 
 
+@pytest.mark.slow
 def test_it_is_repeated_and_gone_on_from(builtin, slowed) -> None:
     report, sound = slowed
     again = builtin.get(f"/v1/audio/speech/{report['id']}/audio?response_format=pcm")
@@ -86,6 +88,7 @@ def test_it_is_repeated_and_gone_on_from(builtin, slowed) -> None:
         assert say(builtin, TEXT, continue_from=place)[1] == sound
 
 
+@pytest.mark.slow
 def test_the_speed_of_the_request_comes_on_top(builtin, slowed) -> None:
     report, sound = slowed
     faster, shorter = say(builtin, TEXT, speed=2.0)

@@ -35,6 +35,7 @@ def headers(who: str) -> dict[str, str]:
     return {"authorization": f"Bearer {KEYS[who]}"}
 
 
+@pytest.mark.slow
 def test_reports_and_replays_are_found_at_any_replica_by_their_owner(replicas) -> None:
     clients = replicas(3, api_keys=",".join(f"{name}:{key}" for name, key in KEYS.items()))
     every = [client.post("/tts", json=HI, headers=headers("alice")) for client in clients]
@@ -52,6 +53,7 @@ def test_reports_and_replays_are_found_at_any_replica_by_their_owner(replicas) -
                 assert client.get(path + rest, headers=headers("bob")).status_code == 404
 
 
+@pytest.mark.slow
 def test_a_minute_has_so_many_requests_whoever_is_asked(replicas) -> None:
     clients = replicas(4, rate_per_minute=60)
     statuses: Counter[int] = Counter()
@@ -67,6 +69,7 @@ def test_a_minute_has_so_many_requests_whoever_is_asked(replicas) -> None:
     assert statuses == {200: 60, 429: 140}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fail", ["open", "closed"])
 def test_no_request_is_lost_when_redis_is_killed_and_comes_back(
     replicas, redis_server, fail

@@ -87,6 +87,7 @@ def codes(client: httpx.Client, voice: str) -> str:
     return answer.headers["x-codes-sha256"]
 
 
+@pytest.mark.slow
 def test_an_upload_is_told_what_may_spoil_it_and_where_it_begins(client) -> None:
     long = packed(np.concatenate([speech_like(2.0), np.zeros(24_000), speech_like(1.2, seed=2)]))
     answer = upload(client, long, name="ella", start_s="2.5")
@@ -336,6 +337,7 @@ def keyed(toy: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx
         yield client
 
 
+@pytest.mark.slow
 def test_a_voice_is_its_keys_alone(keyed) -> None:
     def mine(key: str, name: str, seed: int) -> httpx.Response:
         keyed.headers.update(bearer(key))

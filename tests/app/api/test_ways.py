@@ -110,11 +110,13 @@ def assert_near(told: dict[str, Any], reported: dict[str, Any]) -> None:
             assert value == reported[name], name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("text", "knobs", "packet"), OF_TOYS)
 def test_every_way_gives_the_same(toy_server, text, knobs, packet) -> None:
     check(toy_server, text, knobs, packet)
 
 
+@pytest.mark.slow
 @pytest.mark.weights
 @pytest.mark.parametrize(("text", "knobs", "packet"), OF_THE_BUILT_IN)
 def test_every_way_tells_the_same_words_and_voices(builtin, text, knobs, packet) -> None:

@@ -42,6 +42,7 @@ def test_a_streamed_speech_comes_near_and_all_voices_equally(seconds, units):
     assert max(heard) - min(heard) < 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("likely_lufs", [None, -25.0])
 def test_what_is_streamed_does_not_depend_on_the_pieces(likely_lufs):
     sound = np.concatenate([np.zeros(20_000, np.float32), syllables(12, 0.3)])

@@ -19,6 +19,7 @@ from samplers.knobs.params import SamplingParams
 from samplers.knobs.presets import PRESETS
 
 
+@pytest.mark.slow
 def test_a_knob_on_the_command_line_reaches_the_sampler(tmp_path):
     for seed in ("1", "2"):
         out = str(tmp_path / seed)
@@ -349,6 +350,7 @@ def test_a_knob_among_the_variables_is_sent_to_the_requests(monkeypatch, capsys)
     assert "mean" not in said
 
 
+@pytest.mark.slow
 def test_a_reader_who_has_left_hears_no_complaint():
     reading, writing = os.pipe()
     os.close(reading)

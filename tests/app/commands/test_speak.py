@@ -64,6 +64,7 @@ CHAPTERS = [
 ]
 
 
+@pytest.mark.slow
 def test_an_epub_becomes_an_audiobook_with_chapters_and_its_title_and_cover(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -87,6 +88,7 @@ def test_an_epub_becomes_an_audiobook_with_chapters_and_its_title_and_cover(
         assert file.streams.video[0].codec_context.name == "png"
 
 
+@pytest.mark.slow
 def test_a_finished_file_is_named_with_its_length_before_it_is_replaced(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -128,6 +130,7 @@ def test_a_disk_that_is_too_small_for_a_book_is_told_before_anything_is_spoken(
     assert "100 MB are free" in said
 
 
+@pytest.mark.slow
 def test_a_disk_that_is_full_in_the_midst_of_a_book_is_told_with_what_to_do(
     book: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -150,6 +153,7 @@ def test_a_disk_that_is_full_in_the_midst_of_a_book_is_told_with_what_to_do(
     )
 
 
+@pytest.mark.slow
 def test_what_is_not_read_is_named_with_its_line_or_refused_before_anything_is_spoken(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -284,6 +288,7 @@ def interrupted_after(parts: int, folder: Path) -> Iterator[None]:
     signal.signal(signal.SIGINT, before)
 
 
+@pytest.mark.slow
 def test_sigterm_is_as_ctrl_c_with_a_status_of_its_own(tmp_path: Path, book: Path) -> None:
     out, folder = tmp_path / "a.wav", tmp_path / "a.wav.parts"
     book.write_text(TEXT * 400, "utf-8")  # more than it speaks in the meantime
@@ -354,6 +359,7 @@ def test_the_seed_that_was_drawn_is_kept(tmp_path: Path, book: Path) -> None:
     assert out.read_bytes() == again.read_bytes()
 
 
+@pytest.mark.slow
 def test_what_comes_before_a_change_of_the_text_is_not_spoken_again(
     tmp_path: Path, book: Path
 ) -> None:
@@ -381,6 +387,7 @@ def test_what_is_kept_of_another_speech_is_not_lost(
     assert (folder / "000001.part").read_bytes() == b"hours of work"
 
 
+@pytest.mark.slow
 def test_a_pipe_gets_one_container_and_nothing_else(
     tmp_path: Path, capsysbinary: pytest.CaptureFixture[bytes]
 ) -> None:

@@ -3,6 +3,8 @@
 import subprocess
 import sys
 
+import pytest
+
 from tests.conftest import ROOT
 
 PROGRAM = """
@@ -43,6 +45,7 @@ MODULES = (
 )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_the_engine_imports_with_torch_numpy_and_pydantic_alone() -> None:
     program = f"OWN, MODULES = {OWN!r}, {MODULES!r}{PROGRAM}"
     done = subprocess.run(

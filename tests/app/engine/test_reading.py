@@ -66,6 +66,7 @@ def test_what_is_read_or_refused_here_is_there_in_the_same_words_also_amid_anoth
     assert [*begun] == around[1:]
 
 
+@pytest.mark.slow
 def test_a_service_reads_no_text_in_the_process_that_draws(toy, local, monkeypatch):
     """Or each step of level 0 would wait for the interpreter's lock, some times."""
     wanted = outcome(local, SPOKEN[2])[0][-1]

@@ -81,6 +81,7 @@ async def until(condition: Callable[[], bool]) -> None:
             await asyncio.sleep(0.01)
 
 
+@pytest.mark.slow
 async def test_no_thread_computes_while_another_records_at_the_start_after_crashes_and_at_a_wake(
     toy: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -44,6 +44,7 @@ def test_a_recording_is_read_as_in_this_process(process: RecordingProcess) -> No
     assert there.warnings == here.warnings
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("file", "reason"),
     [
@@ -79,6 +80,7 @@ def test_what_cannot_be_used_is_refused_in_words_and_the_process_stays(
     assert worker.generation == before
 
 
+@pytest.mark.slow
 def test_a_process_that_was_stopped_is_replaced_and_the_recording_read(
     process: RecordingProcess, worker: Worker
 ) -> None:
@@ -104,6 +106,7 @@ def test_a_process_that_was_stopped_for_a_moment_goes_on(
     assert worker.generation == before
 
 
+@pytest.mark.slow
 def test_one_that_takes_too_long_is_given_up_and_the_next_read() -> None:
     """Whether it is at fault, or others have the processors, is told apart by what it computed."""
     limits = Limits(answer_s=2.0, again=False)

@@ -75,6 +75,7 @@ def process(request: pytest.FixtureRequest, toy: Path) -> Iterator[Process]:
     worker.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("after", [0, 2])
 def test_calls_one_within_another_all_go_on_where_the_process_was_killed_after_one_that_was_left(
     process: Process, after: int
@@ -106,6 +107,7 @@ def test_what_is_raised_there_is_raised_here_with_its_place(worker: Worker) -> N
     assert next(worker.iterate("add", 1, 2)) == 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("after", [0, 2])
 def test_what_ends_the_process_twice_is_refused_from_then_on(worker: Worker, after: int) -> None:
     """A call that waits meanwhile has no part in it, however often it is begun again."""
@@ -125,6 +127,7 @@ def test_what_ends_the_process_twice_is_refused_from_then_on(worker: Worker, aft
     assert next(worker.iterate("add", 1, 2)) == 3
 
 
+@pytest.mark.slow
 def test_a_text_that_ends_the_process_is_refused_in_words(toy: Path) -> None:
     config = read_config(toy / "lm.json", ModelConfig)
     reader = TextProcess(config, Worker("ending", "tests.app.engine.worker_tables:ending_table"))
@@ -175,6 +178,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("last", ["", "os.kill(os.getpid(), signal.SIGTERM)", "os._exit(0)"])
 def test_signals_and_a_parent_that_forgets_it_end_it_without_a_word(last: str) -> None:
     """Ctrl-C and SIGTERM are the parent's, from the first moment of the process on."""

@@ -85,6 +85,7 @@ def test_after_a_missed_deadline_nobody_waits_and_the_server_is_not_asked(server
     assert caplog.text.count("does not answer") == 1
 
 
+@pytest.mark.slow
 def test_a_server_that_answers_again_is_used_again(server, caplog) -> None:
     files = opened(server)
     until(lambda: can_read(files))

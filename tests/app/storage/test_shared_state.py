@@ -42,6 +42,7 @@ async def test_a_redis_that_was_killed_is_used_again_within_two_seconds(redis_se
     await state.stop()
 
 
+@pytest.mark.slow
 async def test_a_redis_that_hangs_delays_one_command_and_not_all(redis_server):
     registry = CollectorRegistry()
     state = SharedState(redis_server.url, closed_if_away=True, registry=registry)

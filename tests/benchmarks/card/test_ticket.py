@@ -22,6 +22,7 @@ def part(code: str, *, limit_s: float = MINUTE_S, needs: Sequence[str] = ()) -> 
     return TicketPart("one", needs, limit_s, command=("-c", code))
 
 
+@pytest.mark.slow
 def test_a_part_that_hangs_is_stopped_and_what_it_said_is_kept() -> None:
     code = "import time; print('begun', flush=True); time.sleep(600)"
 
@@ -30,6 +31,7 @@ def test_a_part_that_hangs_is_stopped_and_what_it_said_is_kept() -> None:
     assert (found["status"], found["output"]) == ("timed out", "begun")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ending", ["time.sleep(600)", "pass"], ids=["stopped", "ended"])
 def test_a_part_leaves_no_process(ending: str, tmp_path: Path) -> None:
     told = tmp_path / "pid"
@@ -114,6 +116,7 @@ def test_every_part_runs_on_a_cpu(name: str, server: str, monkeypatch: pytest.Mo
     assert all(target.what for target in targets)
 
 
+@pytest.mark.slow
 def test_only_the_module_of_a_part_is_imported() -> None:
     """A bare machine lacks packages of other parts, which must not cost it this one."""
     code = (

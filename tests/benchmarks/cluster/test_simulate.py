@@ -49,6 +49,7 @@ def test_the_least_busy_of_all_is_better_than_of_two() -> None:
     assert least < two
 
 
+@pytest.mark.slow
 def test_the_plan_grows_with_the_cards() -> None:
     few, many = rows = plan((1, 4))
     assert many["speech_s_a_s"] >= 4 * few["speech_s_a_s"] * 0.95

@@ -10,6 +10,7 @@ from benchmarks.harness.websocket_client import receive_live
 from tools.listeners import receive
 
 
+@pytest.mark.slow
 @pytest.mark.anyio
 async def test_http_and_websocket_hear_the_same(toy_server: httpx2.Client):
     url = str(toy_server.base_url).rstrip("/")

@@ -1,5 +1,6 @@
 """What the AR benchmark compares: loops that must draw the same codes."""
 
+import pytest
 import torch
 
 from benchmarks.model.ar import PREFIX, check, ours, variants
@@ -22,6 +23,7 @@ def model() -> Valle:
     return model
 
 
+@pytest.mark.slow
 def test_every_variant_draws_the_same_greedy_codes_for_every_stream() -> None:
     quantized = model()
     quantize_linears(quantized)

@@ -10,6 +10,7 @@ from models.checkpoints.sources import open_speech_model
 from tests.toy.make_toy import MODEL, make
 
 
+@pytest.mark.slow
 def test_windows_that_see_less_than_the_whole_differ_from_it_and_are_heard_sooner(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

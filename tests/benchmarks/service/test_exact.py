@@ -14,6 +14,7 @@ def url_of(client: httpx2.Client) -> str:
     return str(client.base_url).rstrip("/")
 
 
+@pytest.mark.slow
 @pytest.mark.anyio
 async def test_a_request_is_the_same_in_every_manner(toy_server: httpx2.Client):
     rows = await exact.measure(url_of(toy_server), ASKED[:2])

@@ -22,6 +22,7 @@ async def test_the_search_ends_at_the_last_load_that_was_smooth(monkeypatch: pyt
     assert [row.load for row in tried] == ["1.0", "2.0", "3.0", "4.0", "3.5"]
 
 
+@pytest.mark.slow
 @pytest.mark.anyio
 async def test_closed_and_open_loops_serve_everybody(toy_server: httpx2.Client):
     spoken = ["One.", "Two.", "Three."]

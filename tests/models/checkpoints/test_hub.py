@@ -61,6 +61,7 @@ def test_a_file_arrives_and_is_fetched_once(hub: Hub, tmp_path: Path) -> None:
     assert len(hub.requests) == asked
 
 
+@pytest.mark.slow
 def test_a_cut_connection_is_taken_up_where_it_broke(hub: Hub, tmp_path: Path) -> None:
     hub.cut_after = [100_000]
     assert locate(NAME, endpoint=hub.url).read_bytes() == CONTENT

@@ -100,6 +100,7 @@ def test_a_published_folder_and_what_it_is_converted_to_speak_alike_with_a_built
     assert VOICES == BUILTIN_MODEL
 
 
+@pytest.mark.slow
 def test_a_name_of_the_hub_is_read_from_the_cache(
     tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -110,6 +111,7 @@ def test_a_name_of_the_hub_is_read_from_the_cache(
     assert speech(load("some/model", cache)) == speech(load(file, cache))
 
 
+@pytest.mark.slow
 def test_the_checkpoints_own_tokenizer_and_languages_are_used(tmp_path: Path, cache: Path) -> None:
     synthesizer = load(make_public(tmp_path, "ar+nar"), cache)
     assert synthesizer.info.languages == ("en", "ja", "de", "fr", "zh", "ko")
@@ -135,6 +137,7 @@ def test_vocos_makes_another_sound_of_the_same_codes(tmp_path: Path, vocos_cache
     assert not np.array_equal(codec, vocos)
 
 
+@pytest.mark.slow
 def test_what_vocos_spoke_is_heard_again(tmp_path: Path, vocos_cache: Path) -> None:
     synthesizer = load(make_public(tmp_path, "ar+nar-len"), vocos_cache, "vocos")
     chunks = spoken(synthesizer)

@@ -65,6 +65,7 @@ def attend(
     return integers, scales
 
 
+@pytest.mark.slow
 def test_keys_and_queries_are_rotated_by_halves_and_kept_in_steps_of_their_own() -> None:
     heads, kv_heads, size, rows = 4, 2, 16, 3
     product = RNG.integers(-30_000, 30_000, (rows, (heads + 2 * kv_heads) * size), np.int32)

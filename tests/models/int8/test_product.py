@@ -90,6 +90,7 @@ print([type(one).__name__ for one in processors()])
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("features", "known"), [("", ["Plain"]), ("+avx2", ["Avx2", "Plain"])])
 def test_nothing_is_used_that_numba_was_told_to_leave(features: str, known: list[str]) -> None:
     if "Avx2" in known and not any(isinstance(one, Avx2) for one in processors()):

@@ -43,6 +43,7 @@ class Held:
         return Held(torch.cat([self.x, x]), torch.cat([self.ranks, start + ranks]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["slots", "fused", "torch"])
 @settings(
     max_examples=15, phases=(Phase.explicit, Phase.reuse, Phase.generate),

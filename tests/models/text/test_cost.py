@@ -114,6 +114,7 @@ def test_reading_costs_what_a_text_is_long(text: Callable[[int], str]) -> None:
     assert grows_no_faster(read, text, CHARS)
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=150)
 @given(st.lists(st.sampled_from([*UNITS, "x", "! "]), min_size=1, max_size=4).map("".join))
 def test_no_mixture_costs_more(unit: str) -> None:
@@ -218,6 +219,7 @@ MORE = [
 mixtures = st.lists(st.sampled_from([*SENTENCES, *WORDS, *MORE]), max_size=30)
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=600)
 @given(mixtures.map(" ".join) | mixtures.map("".join))
 def test_the_pieces_are_those_of_the_slow_rules(text: str) -> None:

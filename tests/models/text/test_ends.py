@@ -161,6 +161,7 @@ def test_a_sentence_ends_by_what_follows(written: str, read: list[str]) -> None:
     assert [one.text for one in prepare(written)] == read
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=100)
 @given(st.lists(st.sampled_from([row[0] for row in READ]), min_size=1, max_size=3).map(" ".join))
 def test_a_text_is_read_alike_whole_and_letter_by_letter(text: str) -> None:

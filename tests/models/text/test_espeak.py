@@ -27,6 +27,7 @@ def survived(words: list[str], voice: str, *, verbatim: bool) -> bool:
     return process.exitcode == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("verbatim", [False, True])
 @pytest.mark.parametrize("text", SEEN)
 def test_no_word_that_ended_the_process_does_so_again(text: str, verbatim: bool) -> None:

@@ -67,6 +67,7 @@ def lines_of(text: str) -> tuple[int, int]:
     return work.lines, max(later - sooner for sooner, later in pairwise(steps))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("unit", CLASSES, ids=ascii)
 def test_reading_twice_as_much_of_a_character_costs_twice_as_much(unit: str) -> None:
     half, _ = lines_of((unit * CHARS)[: CHARS // 2])

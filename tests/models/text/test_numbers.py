@@ -347,6 +347,7 @@ SHAPES = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=600)
 @given(st.lists(st.one_of(SHAPES), min_size=1, max_size=3))
 def test_no_digit_is_lost_and_none_is_read_twice(shapes: list[str]) -> None:

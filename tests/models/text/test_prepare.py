@@ -263,6 +263,7 @@ def test_no_number_is_split(whole: int, part: int, form: str) -> None:
     assert len(prepare(f"It is {form.format(whole, part)} now.")) == 1
 
 
+@pytest.mark.slow
 def test_signs_that_are_long_words_are_bounded_by_what_is_spoken() -> None:
     with pytest.raises(TextError, match="numbers and signs"):
         prepare("√" * 4096)

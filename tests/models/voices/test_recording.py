@@ -304,6 +304,7 @@ def peak_bytes(content: bytes) -> int:
         tracemalloc.stop()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["FLAC", "OGG", "MP3"])
 def test_long_silence_in_a_small_file_is_refused_without_unpacking_it(form) -> None:
     bomb = silent_file(60 * BOMB_MINUTES, form, rate_hz=8_000)
@@ -362,6 +363,7 @@ def test_of_a_long_file_the_part_with_speech_is_taken_or_what_is_asked_for() -> 
         read_recording(content, start_s=80.0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("said", [0, 24_000, 1 << 35])
 def test_a_flac_that_lies_about_its_length_unpacks_to_no_more_than_may_be(said) -> None:
     bomb = bytearray(silent_file(600, "FLAC"))

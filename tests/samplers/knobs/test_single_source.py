@@ -4,6 +4,8 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 from samplers.knobs.params import SamplingParams
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -69,6 +71,7 @@ g = lambda top_k=3: top_k
         assert sorted(name for _, name in defaults(given.format(said))) == found
 
 
+@pytest.mark.slow
 def test_no_other_file_gives_a_knob_a_default() -> None:
     found = [
         f"{path.relative_to(ROOT)}:{line} {name}"

@@ -77,6 +77,7 @@ def best_of(probs: Tensor, tries: int) -> Tensor:
     return torch.zeros_like(chances).scatter(0, places, chances)
 
 
+@pytest.mark.slow
 def test_a_code_drawn_in_place_of_another_has_the_distribution_of_a_second_pick() -> None:
     probs = ROW.softmax(-1)[0].double()
     pairs = probs[:, None] * probs / (1 - probs[:, None])
@@ -84,6 +85,7 @@ def test_a_code_drawn_in_place_of_another_has_the_distribution_of_a_second_pick(
     assert rejected({"resample": chi_square(found, pairs.fill_diagonal_(0).sum(0))}) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tries", [1, 2, 5])
 def test_the_likeliest_of_several_candidates_has_the_distribution_of_a_maximum(tries: int) -> None:
     found = counts(SEVERAL, ROW, resample=False, candidates=tries)
@@ -91,6 +93,7 @@ def test_the_likeliest_of_several_candidates_has_the_distribution_of_a_maximum(t
     assert rejected({"best": chi_square(found, wanted)}) == []
 
 
+@pytest.mark.slow
 def test_a_filtered_code_is_neither_a_candidate_nor_drawn_in_place_of_another() -> None:
     row = ROW.masked_fill(ROW - ROW.mean() < 0, -torch.inf)
     gone = row[0] == -torch.inf

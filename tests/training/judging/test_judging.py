@@ -127,6 +127,7 @@ def test_a_callable_is_judged_and_its_recordings_can_be_judged_again(tmp_path: P
     assert np.allclose(again("Two.", 1).samples, tone(2.0), atol=1e-4)
 
 
+@pytest.mark.slow
 def test_a_server_is_asked(toy_server: httpx.Client) -> None:
     ask = Server(str(toy_server.base_url))
     assert len(ask("Hello.", 3).samples)

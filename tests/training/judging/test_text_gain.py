@@ -17,6 +17,7 @@ SPEAKERS = sorted({one.speaker for one in SAID})[:3]
 SPOKEN = [one for one in SAID if one.speaker in SPEAKERS]
 
 
+@pytest.mark.slow
 def test_speech_is_likelier_by_its_own_text_alone_and_is_one_row_a_speaker() -> None:
     model = load_lm(BUILTIN_MODEL)
     own = losses(model, SPOKEN)

@@ -73,6 +73,7 @@ def test_the_divergence_is_none_of_the_same_logits_and_at_strength_1_whatever_th
     assert bool((found > 1e-3).all()) is (strength > 1)
 
 
+@pytest.mark.slow
 def test_the_head_learns_a_stopped_run_goes_on_and_the_model_stays(model, tmp_path):
     before = {name: value.clone() for name, value in model.state_dict().items()}
     whole, stopped, resumed = (NullHeadTrainer(model, 60) for _ in range(3))

@@ -112,6 +112,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "people"
 
 
+@pytest.mark.slow
 def test_the_corpus_has_every_recording_with_what_is_known_of_it(folder, monkeypatch) -> None:
     monkeypatch.setattr("sys.argv", ["people", "--folder", str(folder), "--workers", "1"])
     people.main()

@@ -50,6 +50,7 @@ def test_readers_keep_within_bounds() -> None:
         assert readers.PACES[0] <= one.pace <= readers.PACES[1]
 
 
+@pytest.mark.slow
 def test_no_sentence_is_said_twice_and_a_speaker_of_the_crowd_is_in_one_shard_alone() -> None:
     shards = [*islice(chorus.script(TEXTS, 0), 16)]
     speeds = [line.speed for line in chain(*shards)]

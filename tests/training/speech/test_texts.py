@@ -79,6 +79,7 @@ def test_names_are_those_of_people_and_places_and_dates_are_left_out():
     assert "850" not in found
 
 
+@pytest.mark.slow
 def test_kinds_are_mixed_by_their_shares_and_go_on_where_one_runs_out():
     found = list(islice(texts.mixed_texts(), 300))
     assert len(found) == 300  # of prose there are two
@@ -91,6 +92,7 @@ def test_a_missing_word_net_is_named(monkeypatch, tmp_path):
         texts.lexicon()
 
 
+@pytest.mark.slow
 def test_every_teacher_reads_some_of_a_shard_and_the_first_shard_is_kept_out():
     cast = reading.cast_of(3)
     assert len(cast) == reading.SHARD_TEXTS

@@ -95,6 +95,7 @@ def test_headers_that_cannot_be_are_refused_and_the_next_request_works(client, l
     assert client.get("/health").status_code == 200
 
 
+@pytest.mark.slow
 def test_a_body_that_comes_too_slowly_is_given_up_long_before_its_time_is_over(
     monkeypatch,
 ) -> None:

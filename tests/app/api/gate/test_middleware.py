@@ -25,6 +25,7 @@ def keyed() -> Iterator[httpx.Client]:
         yield client
 
 
+@pytest.mark.slow
 def test_every_route_but_the_probes_and_the_documents_asks_for_a_key(keyed) -> None:
     paths = keyed.get("/openapi.json").json()["paths"]
     asked = 0

@@ -52,6 +52,7 @@ async def test_three_at_once_hold_exactly_over_four_replicas(redis_server) -> No
                 await every[3].work("alice")
 
 
+@pytest.mark.slow
 async def test_work_is_counted_as_long_as_it_lasts(redis_server) -> None:
     async with replicas(redis_server, 2, max_concurrent=1, lease_s=0.3) as (here, there):
         with await here.work("alice"):
@@ -83,6 +84,7 @@ async def test_the_work_of_a_replica_that_died_lapses(redis_server) -> None:
                 pass
 
 
+@pytest.mark.slow
 async def test_leases_that_a_restart_of_redis_lost_are_there_again(redis_server) -> None:
     async with replicas(redis_server, 2, max_concurrent=1) as (here, there):
         with await here.work("alice"):

@@ -218,6 +218,7 @@ def test_a_client_that_leaves_frees_its_job_at_the_next_frame() -> None:
         until(lambda: client.get(f"/v1/audio/speech/{name}").status_code == 200)
 
 
+@pytest.mark.slow
 def test_a_client_that_reads_nothing_is_dropped_and_others_are_served() -> None:
     speaking = FakeBackend(chunk_s=5.0)
     with (
@@ -242,6 +243,7 @@ def test_a_session_where_nothing_happens_is_closed(impatient) -> None:
         assert session.connection.close_code == 1000
 
 
+@pytest.mark.slow
 def test_a_session_that_is_spoken_to_is_not_idle() -> None:
     speaking = FakeBackend(chunk_s=0.1)
     with serving(speaking, idle_timeout_s=0.2) as (client, _), live(client) as session:
@@ -290,6 +292,7 @@ def test_a_response_has_the_format_that_it_asks_for(fake, form, rate, frame) -> 
     assert done["audio_s"] == pytest.approx(done["audio_bytes"] / frame / audio["sample_rate_hz"])
 
 
+@pytest.mark.slow
 def test_a_text_that_grows_keeps_its_session() -> None:
     with serving(FakeBackend(), idle_timeout_s=2.0) as (client, _), live(client) as session:
         session.create()

@@ -80,6 +80,7 @@ async def test_one_that_failed_is_no_result(redis_server) -> None:
             await there.complete("one", "")
 
 
+@pytest.mark.slow
 async def test_it_goes_after_its_time(redis_server) -> None:
     async with replicas(redis_server, keep_s=1) as (here, there):
         here.keep(*speech("one"))

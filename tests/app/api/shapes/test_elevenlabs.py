@@ -23,6 +23,7 @@ def post(client: httpx.Client, path: str = "", **fields: Any) -> httpx.Response:
     return client.post(f"/v1/text-to-speech/heart{path}", params=query, json=fields)
 
 
+@pytest.mark.slow
 @pytest.mark.weights
 def test_whole_and_streamed_speech_are_ours(builtin) -> None:
     wanted: dict[str, Any] = {"text": TEXT, "seed": 1, "model_id": "eleven_multilingual_v2"}
@@ -41,6 +42,7 @@ def test_whole_and_streamed_speech_are_ours(builtin) -> None:
     assert len(samples) > 10_000
 
 
+@pytest.mark.slow
 @pytest.mark.weights
 def test_timestamps_are_told_whole_and_streamed(builtin) -> None:
     wanted: dict[str, Any] = {"text": TEXT, "seed": 1, "voice_settings": {"speed": 2.0}}

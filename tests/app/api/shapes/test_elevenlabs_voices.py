@@ -46,6 +46,7 @@ def test_other_labels_are_refused(labels) -> None:
         ElevenLabsVoiceForm(name="My Voice", labels=labels, consent="true").ours()
 
 
+@pytest.mark.slow
 def test_a_voice_is_added_described_and_deleted(server: httpx.Client) -> None:
     form = {"name": "My Voice", "labels": '{"consent": "true"}'}
     added = server.post("/v1/voices/add", data=form, files={"files": ("a.wav", WAV)})

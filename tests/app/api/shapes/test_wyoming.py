@@ -68,6 +68,7 @@ def sound(events: list[Event]) -> bytes:
     )
 
 
+@pytest.mark.slow
 def test_the_voices_are_told(port) -> None:
     (event,) = talk(port, Describe().event(), until="info")
     (program,) = Info.from_event(event).tts

@@ -202,6 +202,7 @@ def _refused(peer: Peer) -> bool:
     return told is None or told.get("code") == "too_many_connections"
 
 
+@pytest.mark.slow
 def test_a_device_is_never_left_in_silence_while_text_is_awaited(port) -> None:
     peer = Peer(port)
     peer.socket.sendall(event("synthesize-start"))
@@ -242,6 +243,7 @@ def test_stopping_closes_the_connections(sent) -> None:
     assert [str(one.message) for one in told if one.category is ResourceWarning] == []
 
 
+@pytest.mark.slow
 def test_a_client_that_reads_nothing_is_dropped_with_what_is_unread() -> None:
     with wyoming(FakeBackend(5.0), stall_timeout_s=0.5) as (port, client):
         peer = Peer(port)

@@ -52,6 +52,7 @@ def app_with_counts() -> tuple[FastAPI, Counting]:
     return app, render_pool
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", ["/tts", "/v1/audio/speech"])
 def test_pauses_that_last_too_long_are_refused_before_any_work(toy_server, path) -> None:
     wanted = {"input": PAUSES, "speed": 0.25, "loudness_lufs": -16}
@@ -61,6 +62,7 @@ def test_pauses_that_last_too_long_are_refused_before_any_work(toy_server, path)
     assert "at most 1800 s are allowed" in error["message"]
 
 
+@pytest.mark.slow
 def test_an_operator_sets_the_limit(toy: Path, tmp_path: Path) -> None:
     settings = Settings(model=str(toy), device="cpu", voices=str(tmp_path), max_audio_s=3)
     with served(create_app(settings)) as client:
@@ -87,6 +89,7 @@ def test_sound_is_rendered_in_small_steps(form: str) -> None:
         assert render_pool.longest_s < 5  # but the measurement of loudness, a step is 2 s of sound
 
 
+@pytest.mark.slow
 def test_what_a_client_left_is_rendered_no_more() -> None:
     app, render_pool = app_with_counts()
     with served(app) as client:
@@ -128,6 +131,7 @@ def test_codes_in_place_of_a_speech_last_no_longer_than_a_text_may(short, speed,
         assert answer.json()["error"]["param"] == "utterances"
 
 
+@pytest.mark.slow
 def test_a_take_that_is_continued_counts_with_the_frames_that_are_kept(short) -> None:
     first = short.post("/tts", json={"input": "Hello there. " * 3, "max_duration_s": 6, "seed": 1})
     assert first.status_code == 200, first.text
@@ -141,6 +145,7 @@ def test_a_take_that_is_continued_counts_with_the_frames_that_are_kept(short) ->
     assert answer.status_code == (422 if 4 * kept_s > 8 else 200), answer.text
 
 
+@pytest.mark.slow
 def test_samples_of_whole_speeches_are_a_pool_of_which_a_client_has_a_share() -> None:
     app, _ = app_with_counts()
     app.state.whole_samples = Places(90 * 24_000)  # a client may have 72 s of them
@@ -155,6 +160,7 @@ def test_samples_of_whole_speeches_are_a_pool_of_which_a_client_has_a_share() ->
         assert client.post("/tts", json=wanted | {"stream": True, "speed": 0.25}).status_code == 200
 
 
+@pytest.mark.slow
 def test_a_whole_answer_that_is_not_read_is_cut_off_and_gives_its_place_back() -> None:
     settings = Settings(stall_timeout_s=0.5)
     app = create_app(settings, fake_engine(FakeBackend(CHUNK_S), slots=8))

@@ -126,6 +126,7 @@ def joined(events: list[dict[str, Any]], utterances: int) -> list[list[list[int]
     return codes
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", ["/tts", "/v1/audio/speech"])
 def test_a_speech_may_be_asked_for_as_codes(toy_server, path) -> None:
     answer = toy_server.post(path, json=ASKED)
@@ -142,6 +143,7 @@ def test_a_speech_may_be_asked_for_as_codes(toy_server, path) -> None:
     assert again.content == sound.content
 
 
+@pytest.mark.slow
 def test_a_speech_may_be_asked_for_as_tensors(toy_server, tmp_path) -> None:
     told = toy_server.post("/tts", json=ASKED).json()
     answer = toy_server.post("/tts", json=ASKED, headers={"accept": SAFETENSORS})
@@ -153,6 +155,7 @@ def test_a_speech_may_be_asked_for_as_tensors(toy_server, tmp_path) -> None:
         assert file.metadata() == {k: v for k, v in told.items() if k != "utterances"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("knobs", [{}, {"nar_levels": 0}, {"best_of": 2}])
 def test_streamed_codes_are_those_of_the_whole(toy_server, shape, knobs) -> None:
@@ -197,6 +200,7 @@ def test_where_only_sound_can_be_sent_codes_are_refused(toy_server, spoken, path
     assert (answer.status_code, answer.json()["error"]["param"]) == (422, "response_format")
 
 
+@pytest.mark.slow
 def test_an_id_that_comes_again_gives_the_codes_again(toy, tmp_path) -> None:
     settings = Settings(model=str(toy), device="cpu", voices=str(tmp_path), once_per_id=True)
     with served(create_app(settings)) as client:

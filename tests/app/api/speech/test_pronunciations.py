@@ -44,6 +44,7 @@ def read(client: httpx.Client, text: str, **fields: Any) -> str:
     return " ".join(one["text"] for one in answer.json()["utterances"])
 
 
+@pytest.mark.slow
 def test_the_request_goes_before_the_dictionaries_that_it_names(client) -> None:
     text = "SQL data, BP."
     assert read(client, text) == "sequel dayta, BP."

@@ -55,6 +55,7 @@ def test_a_voice_that_is_not_there_is_refused_whether_a_text_is_read_or_spoken(
         assert reading.json()["error"] == speaking.json()["error"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("speed", [1.0, 0.5, 1.7])
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_report_says_how_each_utterance_was_read_and_where_it_is(

@@ -28,6 +28,7 @@ HELLO = {"input": "Hello there. [pause:0.2s] This is it.", "max_duration_s": 1.2
 WAV_HEAD_BYTES = 44
 
 
+@pytest.mark.slow
 def test_a_streamed_wav_is_one_container_of_unknown_length(toy_server):
     streamed = toy_server.post("/tts", json=HELLO | {"stream": True})
     assert streamed.content.count(b"RIFF") == streamed.content.count(b"WAVE") == 1
@@ -82,6 +83,7 @@ def test_an_answer_that_fails_before_it_is_sent_leaves_no_job_behind(monkeypatch
         until(lambda: engine.finished == {"cancelled": 1})
 
 
+@pytest.mark.slow
 def test_a_client_that_takes_nothing_pauses_its_job_and_then_loses_it():
     speaking = FakeBackend(chunk_s=5.0)
     text = "x" * 400  # more sound than any socket holds
@@ -106,6 +108,7 @@ def test_a_client_that_takes_its_time_gets_everything():
         assert engine.finished == {"stop": 1}
 
 
+@pytest.mark.slow
 def test_clients_that_drop_at_random_leave_nothing_behind():
     speaking = FakeBackend(chunk_s=0.05)
     threads = threading.active_count()

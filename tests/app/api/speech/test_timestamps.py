@@ -23,6 +23,7 @@ def whole(builtin: httpx.Client) -> list[dict[str, Any]]:
     return words_of(asked(builtin, SPOKEN | {"timestamps": "word"})[0])
 
 
+@pytest.mark.slow
 def test_the_report_has_every_word_in_order_within_its_utterance(builtin, whole) -> None:
     assert " ".join(word["word"] for word in whole) == TEXT.replace(" [pause:0.5s]", "")
     assert {word["spoken"] for word in whole} >= {"One", "won."}
@@ -41,6 +42,7 @@ def test_the_report_has_every_word_in_order_within_its_utterance(builtin, whole)
     assert whole[4]["start_s"] - whole[3]["end_s"] > 0.5  # the pause
 
 
+@pytest.mark.slow
 def test_nothing_is_told_and_nothing_changes_when_it_is_off(builtin) -> None:
     report, plain = asked(builtin, SPOKEN)
     timed = builtin.post("/tts", json=SPOKEN | {"timestamps": "phoneme"})
@@ -48,6 +50,7 @@ def test_nothing_is_told_and_nothing_changes_when_it_is_off(builtin) -> None:
     assert [one["words"] for one in report["utterances"]] == [None, None]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("speed", [0.5, 2.0])
 def test_words_are_told_where_they_are_heard_at_another_speed(builtin, whole, speed) -> None:
     words = words_of(asked(builtin, SPOKEN | {"timestamps": "word", "speed": speed})[0])
@@ -57,6 +60,7 @@ def test_words_are_told_where_they_are_heard_at_another_speed(builtin, whole, sp
     ]
 
 
+@pytest.mark.slow
 def test_phonemes_are_timed_within_their_words(builtin, whole) -> None:
     words = words_of(asked(builtin, SPOKEN | {"timestamps": "phoneme"})[0])
     assert [word | {"phonemes": None} for word in words] == whole
@@ -68,6 +72,7 @@ def test_phonemes_are_timed_within_their_words(builtin, whole) -> None:
         assert all(first[1] == second[0] for first, second in pairwise(times))
 
 
+@pytest.mark.slow
 def test_several_speakers_speak_one_text(builtin) -> None:
     text = "I am one. [voice:Bella] I am two. [voice:emma] I am three."
     report, _ = asked(builtin, SPOKEN | {"input": text})

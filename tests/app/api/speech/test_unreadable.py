@@ -52,6 +52,7 @@ def test_events_and_readings_name_it(toy_server) -> None:
     assert (read["warnings"], read["left_out"]) == (SAID, ["猫", "😊"])
 
 
+@pytest.mark.slow
 def test_a_request_or_the_operator_may_refuse_it(toy_server, strict) -> None:
     asked = SHORT | {"input": CAT}
     for client, body in ((toy_server, asked | {"unreadable": "refuse"}), (strict, asked)):
@@ -73,6 +74,7 @@ def test_a_whole_request_without_anything_to_speak_is_refused(toy_server, text, 
     assert answer.json()["error"]["message"].startswith(reads)
 
 
+@pytest.mark.slow
 def test_a_live_text_goes_on_past_a_piece_without_a_word(toy_server) -> None:
     longer = SHORT | {"max_duration_s": 8}
     with live(toy_server) as session:
@@ -103,6 +105,7 @@ def test_a_live_text_may_be_refused(toy_server) -> None:
         assert session.say("猫.", unreadable="refuse", **SHORT)["finish_reason"] == "error"
 
 
+@pytest.mark.slow
 def test_elevenlabs_socket_speaks_the_rest_and_tells_at_the_end(toy_server) -> None:
     path = "/v1/text-to-speech/toy/stream-input?output_format=pcm_24000"
     for packets, heard in ((["The word is 猫. ", "Hi."], True), (["猫。"], False), (["😊"], False)):
@@ -116,6 +119,7 @@ def test_elevenlabs_socket_speaks_the_rest_and_tells_at_the_end(toy_server) -> N
         assert final["warnings"]
 
 
+@pytest.mark.slow
 def test_elevenlabs_contexts_go_on(toy_server) -> None:
     path = "/v1/text-to-speech/toy/multi-stream-input?output_format=pcm_24000&auto_mode=true"
     with connect(url_of(toy_server, path), proxy=None) as socket:

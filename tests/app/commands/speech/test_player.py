@@ -50,6 +50,7 @@ def test_a_player_that_ends_early_is_a_failure(
         playing.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("status", [0, 1])
 def test_no_sound_device_is_a_failure_in_one_line(
     tmp_path: Path,
@@ -77,6 +78,7 @@ def test_ffplay_which_hides_failures_is_the_last_choice(
     assert player.find_player() == "play"
 
 
+@pytest.mark.slow
 def test_a_speech_is_played_beside_its_file_or_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -15,6 +15,7 @@ def url(toy_server: httpx.Client) -> str:
     return str(toy_server.base_url)
 
 
+@pytest.mark.slow
 def test_a_file_is_what_the_server_answers_and_as_good_as_our_own(
     url: str,
     toy: Path,

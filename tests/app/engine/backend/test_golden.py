@@ -43,12 +43,14 @@ def loaded(folder: Path, weights: Literal["int8", "float32"] = "int8") -> Synthe
     return Synthesizer.load(settings_of(folder, weights=weights, max_text_chars=99))
 
 
+@pytest.mark.slow
 def test_codes_that_are_those_stored_are_the_same(folder: Path) -> None:
     result = loaded(folder).check_golden()
     assert result is not None
     assert (result.spoken, result.different) == (1, 0)
 
 
+@pytest.mark.slow
 def test_codes_that_are_not_those_stored_are_counted(folder: Path) -> None:
     (right,) = read_golden(folder)
     write(folder, right, right.model_copy(update={"params": {"seed": 4, "temperature": 0.8}}))
@@ -80,6 +82,7 @@ def test_the_built_in_voices_ship_the_codes_that_their_codec_gives_here() -> Non
         assert codes.shape[1] == speech.codec.config.levels
 
 
+@pytest.mark.slow
 @pytest.mark.weights
 def test_the_built_in_model_speaks_its_golden_requests() -> None:
     assert len(read_golden(BUILTIN_MODEL)) == 20, "run python -m scripts.gen_golden"

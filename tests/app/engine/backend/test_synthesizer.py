@@ -126,6 +126,7 @@ def test_the_sound_of_a_chunk_comes_with_its_last_frame(synthesizer):
     assert heard_at(synthesizer, ENDLESS) == [15, 30, 60, 105, 140]
 
 
+@pytest.mark.slow
 def test_a_frame_that_may_be_taken_back_is_not_heard(synthesizer):
     backtracking = {"backtrack": True, "backtrack_window": 75, "backtrack_max_silence": 0}
     params = ENDLESS.model_copy(update=backtracking | {"backtrack_min_frames": 1000})
@@ -140,6 +141,7 @@ def early_of(synthesizer, params):
         return sound.first_chunks
 
 
+@pytest.mark.slow
 def test_the_frames_that_first_chunks_wait_for_are_known(synthesizer):
     backtracking = {"backtrack": True, "backtrack_max_silence": 0, "backtrack_min_frames": 1000}
     for update in ({}, backtracking, backtracking | {"backtrack_share": 0.35}):
@@ -151,6 +153,7 @@ def test_the_frames_that_first_chunks_wait_for_are_known(synthesizer):
     assert not early_of(synthesizer, SamplingParams(best_of=2))
 
 
+@pytest.mark.slow
 def test_streamed_codes_are_those_of_decoding_the_whole(synthesizer):
     plan = synthesizer.plan(job("One, two. Three!", params=ENDLESS, max_duration_s=2.0))
     *_, last = synthesizer.speak(plan)
@@ -338,6 +341,7 @@ def test_voices_and_recordings_are_encoded_on_streams_of_their_own(
     assert seen == [[voices], [recordings]]
 
 
+@pytest.mark.slow
 def test_a_gpu_is_asked_for_the_same_codes_among_more_than_a_few_rows(synthesizer, monkeypatch):
     exact = Valle.logits
 

@@ -151,6 +151,7 @@ CASES = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("guided", [{}, {"cfg_strength": 1.5}], ids=["plain", "guided"])
 @pytest.mark.parametrize("name", CASES)
 def test_what_is_stuck_is_rewound_and_what_led_there_is_penalised(

@@ -46,6 +46,7 @@ def hypotheses_of(model: Valle, one: UtteranceInput) -> tuple[list[Hypothesis], 
     return hypotheses, utterance
 
 
+@pytest.mark.slow
 def test_a_hypothesis_does_not_depend_on_how_many_there_are(model: Valle) -> None:
     for knobs in ({}, ENDING | GUIDED, EAGER | {"temperature": 0.3}):
         hypotheses, _ = hypotheses_of(model, traced(best_of=3, **knobs))
@@ -131,6 +132,7 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Valle:
     return load_lm(make(folder, config=MODEL.model_copy(update={"codes": 2})))
 
 
+@pytest.mark.slow
 def test_a_search_finds_what_the_textbook_finds_also_as_wide_as_everything(tiny: Valle) -> None:
     for seed, width, power in product(range(3), (1, 2, 3, 31), (0.0, 1.0, 2.0)):
         one = traced(
@@ -186,6 +188,7 @@ def test_where_there_is_no_room_to_branch_it_is_as_without_entropix(model: Valle
     assert not found.trace["branched"].any()
 
 
+@pytest.mark.slow
 def test_branches_differ_from_the_fork_on_and_the_highest_rank_is_kept(model: Valle) -> None:
     for seed in range(6):
         batch = runner(model)

@@ -183,6 +183,7 @@ def test_a_batch_that_is_begun_while_the_weights_are_away_brings_them_back(synth
         assert synthesizer._residence.at_home
 
 
+@pytest.mark.slow
 def test_of_a_context_that_would_be_too_long_the_oldest_is_left_out(synthesizer, monkeypatch):
     one = plan(synthesizer, 1, 9.0, context_utterances=3)
     one = replace(one, utterances=one.utterances * 4, speakers=one.speakers * 4)
@@ -201,6 +202,7 @@ def test_of_a_context_that_would_be_too_long_the_oldest_is_left_out(synthesizer,
     assert [each.codes.tolist() for each in short[-1].context] == last[1:] != before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kernels", "alone"), [(FUSED, 0), (TORCH, 1)], ids=["fused", "torch"])
 def test_the_longest_utterance_has_a_cache_of_its_own_but_over_pages_where_a_kernel_attends(
     toy, kernels, alone, monkeypatch

@@ -83,6 +83,7 @@ def slowly(*case: Any, id: str) -> Any:
     return pytest.param(*case, id=id, marks=pytest.mark.slow)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("numbers", "record", "kernels", "dtype"),
     [

@@ -154,6 +154,7 @@ def test_the_model_is_asked_how_it_attends_only_for_those_who_want_it(model, mon
     assert np.isnan(plain.trace["attention_strength"]).all()
 
 
+@pytest.mark.slow
 @pytest.mark.weights
 @pytest.mark.parametrize("weights", ["float32", "int8"])
 def test_the_built_in_model_gives_each_the_codes_that_it_has_alone(weights) -> None:

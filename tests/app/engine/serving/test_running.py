@@ -64,6 +64,7 @@ async def test_leaving_a_paused_job_frees_the_worker():
         assert backend.frames_made[LONG] <= MOST_DRAWN
 
 
+@pytest.mark.slow
 async def test_time_spent_waiting_for_the_reader_is_not_the_jobs():
     timeout_s = 1.5
     async with (

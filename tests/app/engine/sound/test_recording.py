@@ -175,6 +175,7 @@ def test_codes_that_are_known_take_recordings_too_and_sound_alike(speech, decode
     assert plays == 5  # of 15, 15, 30, 45 and 16 frames
 
 
+@pytest.mark.slow
 def test_frames_are_aligned_from_tape_as_they_are_by_themselves(speech) -> None:
     other, tape = masked(speech, "block_causal", alignment=AlignmentHead(layer=0, head=1)), Tape()
     both, own = (decoder_of(other, tape.record), SoundDecoder(other)), utterance(2)
@@ -188,6 +189,7 @@ def test_frames_are_aligned_from_tape_as_they_are_by_themselves(speech) -> None:
         assert np.abs(one.logprobs - same.logprobs).max() < 1e-4
 
 
+@pytest.mark.slow
 def test_vocos_decodes_at_the_end_what_recordings_have_drawn(speech) -> None:
     other, tape = with_vocos(speech), Tape()
     both = decoder_of(other, tape.record), SoundDecoder(other)
@@ -206,6 +208,7 @@ def test_an_utterance_that_is_longer_than_any_row_is_made_by_itself_over_pages(
     np.testing.assert_array_equal(heard(found), heard(expected))
 
 
+@pytest.mark.slow
 def test_what_fills_up_an_utterance_of_less_than_a_block_is_not_mirrored_into_it(speech) -> None:
     other, tape = replace(speech, codec=make_codec("reflect", codes=512)), Tape()
     both = decoder_of(other, tape.record), SoundDecoder(other)

@@ -83,6 +83,7 @@ def by_hand(
     return codes
 
 
+@pytest.mark.slow
 @given(
     frames=st.integers(0, FRAMES),
     cuts=st.lists(st.integers(1, 60), max_size=20),

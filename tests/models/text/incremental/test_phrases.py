@@ -89,6 +89,7 @@ BROKEN = re.compile(
 )
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=40)
 @given(st.lists(NUMBERS, min_size=1, max_size=3), st.sampled_from([60, 70, 80, 100]))
 def test_no_number_is_cut_but_behind_its_thousands(numbers: list[str], most: int) -> None:

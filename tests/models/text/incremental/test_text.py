@@ -82,6 +82,7 @@ def read(*some: str) -> list[tuple[str, float | None]]:
     return [(utterance.phonemes, utterance.pause_after_s) for utterance in said]
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=300)
 @given(written, st.lists(st.integers(0, 150), max_size=12))
 @example("Yes! <p>. [pause:0.5s] No.", [7])

@@ -138,6 +138,7 @@ def test_an_unknown_language_is_refused_with_the_choice() -> None:
         reference_reader("xx")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kanji", "kana"),
     [
