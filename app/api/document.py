@@ -6,6 +6,7 @@ the bound 0 of an integer as `0.0` to client generators.
 
 import asyncio
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from fastapi import FastAPI, Request, Response
@@ -15,6 +16,7 @@ from app.api.schemas import SpeechRequest
 from app.api.shapes.elevenlabs import ElevenLabsRequest, elevenlabs_router
 from app.api.shapes.words import CaptionedRequest, captioned_router
 from app.api.speech.route import speech_router
+from app.engine.engine import SpeechEngine
 from app.studio.files import PageFile
 from samplers.knobs.params import SamplingParams
 
@@ -30,6 +32,8 @@ class Service(FastAPI):
     """A FastAPI application with an exact OpenAPI document, which is built in a thread."""
 
     _json: PageFile | None = None
+    _made: dict[str, Any] | None = None
+    _limits: Mapping[str, Mapping[str, Any]] | None = None  # of the loaded model, once there is one
 
     def setup(self) -> None:
         """Add the documentation routes."""
@@ -39,20 +43,52 @@ class Service(FastAPI):
 
     async def _document(self, request: Request) -> Response:
         """Return the document as JSON. Building it takes 0.1 s, too long for the event loop."""
-        if self._json is None:
-            content = await asyncio.to_thread(lambda: json.dumps(self.openapi()).encode())
+        made = self._made
+        shown = await asyncio.to_thread(self.openapi)
+        if self._json is None or shown is not made:
+            content = await asyncio.to_thread(lambda: json.dumps(shown).encode())
             self._json = PageFile.of(content, "application/json")
         return self._json.answer(request)
 
     def openapi(self) -> dict[str, Any]:
-        """Return the document, built at the first call."""
-        if self.openapi_schema is None:
+        """Return the document, built at the first call, and again once the model is loaded.
+
+        A loaded model takes fewer values of some fields, which the document then says.
+        """
+        engine: SpeechEngine = self.state.engine
+        loaded = engine.info.fields if engine.status.state == "ready" else None
+        if self._made is None or (self._limits is None and loaded is not None):
             shown = super().openapi()
             for name, schema in _parts_of_bodies().items():
                 shown["components"]["schemas"].setdefault(name, schema)
             shown = _with_integers(shown, _sources())
-            self.openapi_schema = _with_integer_bounds(shown)
-        return self.openapi_schema
+            self._made = _limited(_with_integer_bounds(shown), loaded or {})
+            self._limits = loaded
+        return self._made
+
+
+def _limited(shown: dict[str, Any], fields: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """Add what the loaded model says of fields to the bodies of all operations, and return them."""
+    for methods in shown["paths"].values():
+        for operation in methods.values():
+            content = operation.get("requestBody", {}).get("content", {})
+            body = content.get("application/json", {}).get("schema", {})
+            for name, more in fields.items():
+                if name in body.get("properties", {}):
+                    field = body["properties"][name]
+                    _add(field, more)
+                    if field.get("default") not in more.get("enum", (field.get("default"),)):
+                        body["required"] = sorted({*body.get("required", ()), name})
+    return shown
+
+
+def _add(schema: dict[str, Any], more: Mapping[str, Any]) -> None:
+    """Add to the schema of a field, or to what it is where it is not null."""
+    for one in schema.get("anyOf", [schema]):
+        if one.get("type") != "null":
+            for name, value in more.items():
+                is_nested = isinstance(value, dict) and isinstance(one.get(name), dict)
+                one[name] = one[name] | value if is_nested else value
 
 
 def _parts_of_bodies() -> dict[str, Any]:

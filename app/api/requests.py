@@ -13,6 +13,7 @@ from pydantic_core import from_json, to_json
 from starlette.datastructures import Headers
 
 from app.api.errors import problems_of
+from app.api.exclusions import OPUS_ONLY_AT, exclusions_of
 from app.api.lenient import utf8, validated
 from app.api.schemas import ModelItem, SpeechOptions
 from app.audio.formats import OPUS_RATES, AudioFormat
@@ -174,6 +175,8 @@ def body_schema(kind: type[BaseModel]) -> dict[str, Any]:
     schema = kind.model_json_schema(ref_template="#/components/schemas/{model}")
     # Referenced schemas are components already: a speech report has the same knobs.
     schema.pop("$defs", None)
+    if excluded := exclusions_of(kind):
+        schema["not"] = {"anyOf": excluded}
     content = {"application/json": {"schema": schema}}
     return {"requestBody": {"required": True, "content": content}}
 
@@ -252,8 +255,7 @@ def output_of(job: SpeechJob, form: AudioFormat) -> OutputOptions:
     if not isinstance(asked, SpeechOptions):
         return OutputOptions(form)
     if form == "opus" and asked.sample_rate not in {None, *OPUS_RATES}:
-        rates = ", ".join(map(str, OPUS_RATES))
-        raise InvalidRequest(f"opus is made at {rates} Hz", param="sample_rate")
+        raise InvalidRequest(OPUS_ONLY_AT, param="sample_rate")
     return OutputOptions(form, asked.speed, asked.loudness_lufs, asked.sample_rate)
 
 

@@ -14,9 +14,7 @@ from pydantic import (
     ConfigDict,
     Field,
     TypeAdapter,
-    ValidationInfo,
     WithJsonSchema,
-    field_validator,
 )
 from pydantic_core import to_json
 
@@ -266,15 +264,6 @@ class SpeechRequest(SpeechOptions):
         description="Form of a stream: one file, or server-sent events with its bytes. Events with"
         " codes are sent as a JSON object a line unless it is `sse`.",
     )
-
-    @field_validator("stream_format")
-    @classmethod
-    def _events_are_streamed(
-        cls, stream_format: Literal["audio", "sse"], info: ValidationInfo
-    ) -> Literal["audio", "sse"]:
-        if stream_format == "sse" and info.data.get("stream") is False:
-            raise ValueError("events are always streamed; leave `stream` out")
-        return stream_format
 
     @property
     def sound_format(self) -> AudioFormat:

@@ -6,7 +6,7 @@ of it, a chunk at a time (`SoundStream`).
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 from torch import Tensor
@@ -46,6 +46,8 @@ class ModelInfo:
     kernels: str = ""  # which kernels are our own, and why others are not; empty on a CPU
     # Why some functions could not be recorded on a GPU, and are slower.
     unrecorded: tuple[str, ...] = ()
+    # What the model adds to the JSON schema of fields of requests, as it takes fewer values.
+    fields: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     @property
     def made_by(self) -> MadeBy:

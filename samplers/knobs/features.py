@@ -4,15 +4,22 @@ Every knob with an off value is a feature by its own name, on unless the knob is
 few more are declared here: those that depend on two knobs, and values that have a name.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
+from samplers.knobs.conditions import (
+    Conditions,
+    above,
+    at_least,
+    at_most,
+    hold,
+    one_of,
+    other_than,
+)
 from samplers.knobs.knob import Needs, SwitchesStep
 from samplers.knobs.params import SamplingParams, hints, off_value
 from samplers.knobs.steps import StepName
-
-Predicate = Callable[[SamplingParams], bool]
 
 
 @dataclass(frozen=True)
@@ -20,22 +27,29 @@ class Feature:
     """Something that a knob switches on."""
 
     knob: str
-    on: Predicate  # whether params ask for the feature
+    when: Conditions  # knobs at whose values params ask for the feature
     # the step of the order that it belongs to; None if it is not part of the order
     step: StepName | None = None
     random: bool = False  # whether it has no effect on a greedy row, which draws nothing at random
     group: str = ""  # group of the knob, as documentation shows it
+
+    def on(self, params: SamplingParams) -> bool:
+        """Return whether params ask for the feature."""
+        return hold(self.when, params)
 
 
 _ALL_OFF = SamplingParams.model_validate({
     name: off_value(name) for name in SamplingParams.model_fields if "off" in hints(name)
 })
 
-_CONDITIONS: Mapping[str, Predicate] = {
-    "xtc_probability": lambda p: p.xtc_probability > 0 and p.xtc_threshold <= 0.5,
-    "mirostat_mode": lambda p: p.mirostat_mode > 0 and p.mirostat_tau > 0,
+_CONDITIONS: Mapping[str, Conditions] = {
+    "xtc_probability": {"xtc_probability": above(0), "xtc_threshold": at_most(0.5)},
+    "mirostat_mode": {"mirostat_mode": above(0), "mirostat_tau": above(0)},
+    "top_k": {"top_k": above(0)},
+    "top_n_sigma": {"top_n_sigma": above(0)},
+    "min_temperature": {"min_temperature": at_least(0)},
 }
-"""When a feature is on that depends on more than its own knob."""
+"""When a feature is on that depends on more than its knob's being at another than its off value."""
 
 _RANDOM = ("mirostat_mode", "ras", "entropix")
 """Random features that are not part of the order."""
@@ -43,7 +57,6 @@ _RANDOM = ("mirostat_mode", "ras", "entropix")
 
 def _of_knob(name: str) -> Feature:
     """Return the feature that a knob is by its declaration."""
-    off = getattr(_ALL_OFF, name)
     mark = next(
         (
             one
@@ -54,7 +67,7 @@ def _of_knob(name: str) -> Feature:
     )
     return Feature(
         name,
-        _CONDITIONS.get(name, lambda params: getattr(params, name) != off),
+        _CONDITIONS.get(name, {name: other_than(off_value(name))}),
         step=mark.step if mark else None,
         random=mark.random if mark else name in _RANDOM,
         group=hints(name)["group"],
@@ -64,12 +77,16 @@ def _of_knob(name: str) -> Feature:
 FEATURES: Mapping[str, Feature] = {
     name: _of_knob(name) for name in SamplingParams.model_fields if "off" in hints(name)
 } | {
-    "greedy": Feature("temperature", lambda p: p.temperature <= 0),
+    "greedy": Feature("temperature", {"temperature": at_most(0)}),
     "branch": Feature(
-        "entropix_action", lambda p: p.entropix and p.entropix_action == "branch", random=True
+        "entropix_action",
+        {"entropix": one_of(True), "entropix_action": one_of("branch")},
+        random=True,
     ),
     "pause": Feature(
-        "entropix_action", lambda p: p.entropix and p.entropix_action == "pause", random=True
+        "entropix_action",
+        {"entropix": one_of(True), "entropix_action": one_of("pause")},
+        random=True,
     ),
 }
 
@@ -116,6 +133,11 @@ def knob_at_fault(params: SamplingParams) -> str:
     return "best_of" if params.best_of > 1 else "entropix_branch_rollouts"
 
 
+SHARED_GROUPS: Final = frozenset({"request", "nar", "joining"})
+"""Groups of knobs that act with either method of level 0."""
+
+_OTHER_METHOD: Final = "level_0 ar"
+
 _THRESHOLDS: Final = (
     "entropix_low_entropy", "entropix_low_varentropy", "entropix_helv_entropy",
     "entropix_lehv_entropy", "entropix_hehv_entropy", "entropix_high_varentropy",
@@ -125,10 +147,19 @@ _THRESHOLDS: Final = (
 def idle_knobs(params: SamplingParams, sent: Collection[str]) -> dict[str, str]:
     """Return the knobs among a request's ``sent`` fields that do nothing, and what each needs."""
     return {
-        name: what_needs(name)
+        name: what_needs(name) if heeds(name, params.level_0) else _OTHER_METHOD
         for name in SamplingParams.model_fields
-        if name in sent and not _acts(name, params)
+        if name in sent and not (_acts(name, params) and heeds(name, params.level_0))
     }
+
+
+def heeds(knob: str, method: Literal["ar", "masked", "auto"]) -> bool:
+    """Return whether a method of level 0 heeds a knob.
+
+    What only masked passes heed is idle without them for the want of `level_0`, which it needs.
+    """
+    group = hints(knob)["group"]
+    return method != "masked" or group == "masked" or group in SHARED_GROUPS
 
 
 def what_needs(name: str) -> str:

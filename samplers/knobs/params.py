@@ -11,14 +11,22 @@ Each knob's JSON schema has `x-ui`, the hints of `samplers.knobs.knob.knob`.
 from functools import partial
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field, WithJsonSchema, field_validator
 
+from samplers.knobs.conditions import numbers_up_to
 from samplers.knobs.entropix import EntropixKnobs
 from samplers.knobs.knob import KnobSet, Needs, knob
 from samplers.knobs.presets import AUTO
 from samplers.knobs.steps import MOST_CODES, STEPS, OrderName, StepKnobs, StepName
 
 _EACH_STEP = Field(max_length=len(STEPS), fail_fast=True, json_schema_extra={"uniqueItems": True})
+
+
+_CODE_NAMES = WithJsonSchema({
+    "type": "object",
+    "additionalProperties": {"type": "number"},
+    "propertyNames": {"pattern": numbers_up_to(MOST_CODES)},
+})
 
 
 class BannedSequence(KnobSet):
@@ -64,7 +72,7 @@ class RequestKnobs(KnobSet):
         group="guidance", off=0.0, step=0.05, ge=0.0, le=1.0,
         needs=({"cfg_strength": ()},),
     )
-    logit_bias: dict[int, float] = knob(
+    logit_bias: Annotated[dict[int, float], _CODE_NAMES] = knob(
         {}, "Code id to a value added to its logit; -100 as good as bans it.",
         group="bans", off={}, unit="nats", max_length=MOST_CODES,
     )
@@ -244,7 +252,7 @@ class NarKnobs(KnobSet):
         group="nar", off=0.0, step=0.05, bottom=0.0, top=2.0, ge=-1.0,
         values=(0.0, 0.3, 0.6),
     )
-    nar_level_temperatures: tuple[float, ...] = knob(
+    nar_level_temperatures: tuple[Annotated[float, Field(ge=-1.0)], ...] = knob(
         (), "Temperatures of level 1, 2, ...; levels past the end use nar_temperature.",
         group="nar", off=[], max_length=32, fail_fast=True,
     )
@@ -291,13 +299,6 @@ class NarKnobs(KnobSet):
     @classmethod
     def _negative_nar_top_k_is_off(cls, count: int) -> int:
         return max(count, 0)
-
-    @field_validator("nar_level_temperatures")
-    @classmethod
-    def _bounded_temperatures(cls, temperatures: tuple[float, ...]) -> tuple[float, ...]:
-        if any(temperature < -1 for temperature in temperatures):
-            raise ValueError("every temperature must be at least -1")
-        return temperatures
 
 
 class JoiningKnobs(KnobSet):

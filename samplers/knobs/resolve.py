@@ -5,15 +5,15 @@ preset the other, the preset's is switched off.
 """
 
 import secrets
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
+from samplers.knobs.conditions import Conditions, excluded, hold, lacking
 from samplers.knobs.features import FEATURES, Feature
 from samplers.knobs.params import SamplingParams, off_value
 from samplers.knobs.presets import AUTO, PRESETS, Presets
-from samplers.knobs.steps import StepName, arrange
+from samplers.knobs.steps import ORDERS, StepName
 
 
 class ConflictError(ValueError):
@@ -26,15 +26,15 @@ class ConflictError(ValueError):
 
 @dataclass(frozen=True)
 class Conflict:
-    """Two knobs, whether they contradict each other in given params, and why, for the message."""
+    """Two knobs, at which values they contradict each other, and why, for the message."""
 
     knobs: tuple[str, str]
-    clash: Callable[[SamplingParams], bool]
+    when: Conditions
     reason: str
 
-
-def _both(left: str, right: str, params: SamplingParams) -> bool:
-    return FEATURES[left].on(params) and FEATURES[right].on(params)
+    def clash(self, params: SamplingParams) -> bool:
+        """Return whether the knobs contradict each other in some params."""
+        return hold(self.when, params)
 
 
 _TRUNCATION = [
@@ -42,21 +42,22 @@ _TRUNCATION = [
 ]
 """The filters of the order."""
 
-_MOVED: frozenset[StepName] = frozenset(("temperature", "top_k", "top_p", "min_p"))
+_MOVED: Sequence[StepName] = ("temperature", "top_k", "top_p", "min_p")
 """The steps whose knobs entropix moves."""
 
 
-def _steps(params: SamplingParams) -> frozenset[StepName]:
-    return frozenset(arrange(params.sampler_order, temperature_last=False))
-
-
-def _left_out(feature: Feature, params: SamplingParams) -> bool:
-    return feature.on(params) and feature.step not in _steps(params)
-
-
 def _pairs(left: str, others: Iterable[str], reason: str) -> list[Conflict]:
-    knob = FEATURES[left].knob
-    return [Conflict((knob, FEATURES[r].knob), partial(_both, left, r), reason) for r in others]
+    one = FEATURES[left]
+    return [
+        Conflict((one.knob, other.knob), {**one.when, **other.when}, reason)
+        for other in map(FEATURES.__getitem__, others)
+    ]
+
+
+def _left_out(feature: Feature, step: StepName, reason: str) -> Conflict:
+    """Return the conflict of a feature with the orders that leave out a step."""
+    order = {"sampler_order": lacking(step, {str(name): steps for name, steps in ORDERS.items()})}
+    return Conflict((feature.knob, "sampler_order"), {**feature.when, **order}, reason)
 
 
 CONFLICTS: Sequence[Conflict] = (
@@ -68,7 +69,7 @@ CONFLICTS: Sequence[Conflict] = (
     ),
     *_pairs(
         "greedy",
-        ("xtc_probability", "mirostat_mode", "ras", "entropix"),
+        ("xtc_probability", "mirostat_mode", "ras", "entropix", "min_temperature"),
         "a greedy row has nothing to draw",
     ),
     *_pairs("entropix", ("mirostat_mode", "ras"), "both want the last word on what is drawn"),
@@ -84,34 +85,27 @@ CONFLICTS: Sequence[Conflict] = (
     ),
     *_pairs("best_of", ("beam_width", "branch"), "both choose between several hypotheses"),
     *_pairs("backtrack", ("beam_width", "branch"), "both remove codes that were drawn"),
-    Conflict(
-        ("entropix", "sampler_order"),
-        lambda p: FEATURES["entropix"].on(p) and bool(_MOVED - _steps(p)),
-        "the order leaves out a step whose knob entropix moves",
-    ),
-    Conflict(
-        ("min_temperature", "temperature"),
-        lambda p: FEATURES["min_temperature"].on(p) and p.min_temperature > p.temperature,
-        "the lowest temperature is above the highest",
-    ),
-    Conflict(
-        ("temperature_last", "sampler_order"),
-        lambda p: (
-            p.temperature_last
-            and "temperature" not in arrange(p.sampler_order, temperature_last=False)
-        ),
-        "the order has no temperature to move",
-    ),
     *(
-        Conflict(
-            (feature.knob, "sampler_order"),
-            partial(_left_out, feature),
-            "the order leaves this step out, which switches it off",
+        _left_out(
+            FEATURES["entropix"],
+            step,
+            "the order leaves out a step whose knob entropix moves",
         )
+        for step in _MOVED
+    ),
+    _left_out(FEATURES["temperature_last"], "temperature", "the order has no temperature to move"),
+    *(
+        _left_out(feature, feature.step, "the order leaves this step out, which switches it off")
         for feature in FEATURES.values()
         if feature.step is not None
     ),
 )
+
+
+def contradictions() -> list[dict[str, Any]]:
+    """Return JSON schemas of what is refused: requests that set both knobs of a conflict."""
+    defaults = {name: field.default for name, field in SamplingParams.model_fields.items()}
+    return [excluded(one.when, defaults, one.knobs) for one in CONFLICTS]
 
 
 def settle(params: SamplingParams, *, chosen: Collection[str]) -> tuple[str, ...]:

@@ -172,18 +172,12 @@ class CodeEvents(Events):
 def framing_of(wanted: SpeechRequest, accept: str, info: ModelInfo) -> Framing:
     """Return the shape that a request and its header `Accept` ask for.
 
-    Raises InvalidRequest if it asks for what codes do not have.
+    Raises InvalidRequest if it asks for a stream of tensors.
     """
     if wanted.response_format != "codes":
         if wanted.stream_format == "sse":
             return Events(wanted.input, wanted.speed)
         return Framing(MEDIA_TYPES[wanted.response_format])
-    if wanted.speed != 1:
-        raise InvalidRequest("codes have no speed: leave it out, or ask for audio", param="speed")
-    if wanted.loudness_lufs is not None:
-        raise InvalidRequest(
-            "codes have no loudness: leave it out, or ask for audio", param="loudness_lufs"
-        )
     tensors = SAFETENSORS in accept
     if not wanted.streamed:
         return WholeCodes(info, tensors=tensors)

@@ -19,6 +19,7 @@ from safetensors.numpy import load
 from starlette.responses import StreamingResponse
 
 from app.api.errors import CLIENT_CLOSED
+from app.api.exclusions import check_together
 from app.api.gate.admission import client_of
 from app.api.lenient import utf8
 from app.api.ranges import RANGES, ranged
@@ -145,6 +146,7 @@ async def speak(
     came_s = monotonic()
     state = request.state
     engine = get_engine(request)
+    check_together(wanted)
     if framing is None:
         framing = framing_of(wanted, request.headers.get("accept", ""), engine.info)
     answer = Answer(request, framing, came_s)

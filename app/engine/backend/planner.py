@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from app.engine.backend.limits import check_limit, check_limits, limits_of, schemas_of
 from app.engine.durations import check_audio_s, spoken_symbols, stretched
 from app.engine.durations import pauses_s as pauses_of
 from app.engine.errors import InvalidRequest, UnknownVoice, VoiceDamaged
@@ -30,11 +31,12 @@ from models.cuda.graphs import alone
 from models.cuda.streams import new_stream
 from models.text import FrontEnd, Prepared, TextError, Utterance
 from models.text.pronunciations import PronunciationError
+from models.text.published.tags import language_pattern
 from models.text.words import WordSpan
 from models.voices.recording import MAX_AUDIO_S, Recording
 from models.voices.voice import BuiltinVoices, PromptCodes, Voice
-from samplers.knobs.features import FEATURES, is_guided, is_on, rows_needed
-from samplers.knobs.params import SamplingParams, off_value
+from samplers.knobs.features import FEATURES, heeds, is_guided, is_on, rows_needed
+from samplers.knobs.params import SamplingParams, hints, off_value
 from samplers.knobs.presets import AUTO, PRESETS, Presets
 from samplers.knobs.resolve import ConflictError, UnknownPreset, look_up, resolve
 
@@ -51,9 +53,6 @@ _CACHED_TRANSCRIPTS = 256
 USUAL_ROWS = 2
 MORE_FEATURES = 4
 """Rows, and features beside those of the model's own preset, of a job whose cost is usual."""
-
-_SHOWN_DIGITS = 20
-_SHARED_GROUPS = {"request", "nar", "joining"}  # of knobs that act with either method of level 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +90,7 @@ class Planner:
         self._unreadable = settings.unreadable
         self._presets = catalog.presets
         self._dictionaries = catalog.dictionaries
+        self._limits = limits_of(config)
         try:
             self.front_end = FrontEnd(config)
             builtin = BuiltinVoices(speech.folder / "voices")
@@ -134,6 +134,18 @@ class Planner:
             resolved[name] = params.model_copy(update={"seed": None})
         return resolved
 
+    def schemas(self) -> Mapping[str, Mapping[str, Any]]:
+        """Return what to add to the JSON schema of fields, as the model takes fewer values."""
+        names = [one for one in self._dictionaries if one != DEFAULT]
+        return {
+            **schemas_of(self._limits),
+            "preset": {"enum": [AUTO, *self._presets]},
+            "language": {"pattern": language_pattern(self._config.languages)},
+            "dictionaries": {"items": {"enum": names}} if names else {"maxItems": 0},
+            "input": {"maxLength": self._max_text_chars},
+            "text": {"maxLength": self._max_text_chars},
+        }
+
     def plan(self, job: SpeechJob, on_piece: Callable[[], None] = lambda: None) -> Plan:
         """Resolve the knobs, find the voice, convert the text to phonemes; or refuse the job.
 
@@ -154,14 +166,13 @@ class Planner:
         except ConflictError as error:
             raise InvalidRequest(str(error), param=error.fields[0]) from error
         moved = self._moved(job.params, params)
+        check_limits(params, self._limits)
         params = choose_level_0(params, moved, config)
-        check_windows(params, moved, config)
-        check_trained(params, voice, config)
-        check_codes(params, config.stop_token)
+        check_prompted(params, voice)
         assert params.seed is not None
         aligned = job.timestamps != "none"
         if aligned:
-            check_alignment(config)
+            check_limit("timestamps", job.timestamps, self._limits)
         prepared = self._read(job, language, on_piece)
         utterances = tuple(prepared.utterances)
         named = self._named(utterances, job.owner, params)
@@ -258,7 +269,7 @@ class Planner:
         """Return the voices that a text names, in lower case, with their prompts."""
         speakers: dict[str, PromptedVoice] = {}
         for name, voice in named(utterances, lambda one: self.voices.speaker(one, owner)).items():
-            check_trained(params, voice, self._config)
+            check_prompted(params, voice)
             speakers[name] = self._speaker(voice)
         return speakers
 
@@ -373,40 +384,26 @@ def choose_level_0(
 ) -> SamplingParams:
     """Return ``params`` with `level_0` either `ar`, token by token, or `masked`.
 
-    ``moved`` are the knobs that the caller set to other values than the preset's. Raises
-    InvalidRequest if the model cannot draw masked, or one of them acts only with the other method.
+    ``moved`` are the knobs that the caller set to other values than the preset's: where one of them
+    acts only token by token, `auto` is that. Raises InvalidRequest for guidance without training.
     """
     method = params.level_0
     if method == "auto":
-        masked = config.masked_level_0 and not _idle(params, moved, "masked")
+        masked = config.masked_level_0 and all(_masked_heeds(one, params) for one in moved)
         method = "masked" if masked else "ar"
-    if method == "masked":
-        if not config.masked_level_0:
-            raise InvalidRequest("the model cannot draw level 0 in masked passes", param="level_0")
-        if is_guided(params, "masked") and not config.has_null_condition:
-            raise InvalidRequest(
-                "the model was not trained for guidance: nar_len_cfg_strength must be 1",
-                param="nar_len_cfg_strength",
-            )
-    if idle := _idle(params, moved, method):
-        other = "masked" if method == "ar" else "ar"
-        raise InvalidRequest(f"{idle[0]} acts only with level_0={other}", param=idle[0])
+    guided = method == "masked" and is_guided(params, "masked")
+    if guided and not config.has_null_condition:
+        raise InvalidRequest(
+            "the model was not trained for guidance: nar_len_cfg_strength must be 1",
+            param="nar_len_cfg_strength",
+        )
     return params.model_copy(update={"level_0": method})
 
 
-def _idle(params: SamplingParams, moved: Collection[str], method: str) -> list[str]:
-    """Return the moved knobs, not at their off value, that do nothing with a method of level 0."""
-    idle = []
-    for knob, declared in SamplingParams.model_fields.items():
-        extra: Any = declared.json_schema_extra
-        ui = extra["x-ui"]
-        if knob not in moved or knob == "level_0" or ui["group"] in _SHARED_GROUPS:
-            continue
-        own_method = "masked" if ui["group"] == "masked" else "ar"
-        off = "off" in ui and getattr(params, knob) == off_value(knob)
-        if own_method != method and not off:
-            idle.append(knob)
-    return idle
+def _masked_heeds(knob: str, params: SamplingParams) -> bool:
+    """Return whether masked passes heed a knob, or it is at the value that does nothing."""
+    off = "off" in hints(knob) and getattr(params, knob) == off_value(knob)
+    return off or knob == "level_0" or heeds(knob, "masked")
 
 
 def nar_plan(config: ModelConfig, params: SamplingParams) -> NarPlan:
@@ -414,16 +411,6 @@ def nar_plan(config: ModelConfig, params: SamplingParams) -> NarPlan:
     if config.nar_mask != "full":
         return "chunks"
     return "windows" if params.nar_window_frames else "whole"
-
-
-def check_alignment(config: ModelConfig) -> None:
-    """Raise InvalidRequest for timestamps of a model of which no head is known to align."""
-    if config.alignment is None:
-        raise InvalidRequest(
-            "no attention head of the loaded model is known to follow the text; `valle-serve"
-            " calibrate` finds it, and TTS_ALIGNMENT names it",
-            param="timestamps",
-        )
 
 
 def check_kept(
@@ -465,51 +452,13 @@ def check_kept(
             )
 
 
-def check_windows(params: SamplingParams, moved: Collection[str], config: ModelConfig) -> None:
-    """Raise InvalidRequest for windows that the model does not need, or a context without them."""
-    if params.nar_window_frames:
-        if config.nar_mask != "full":
+def check_prompted(params: SamplingParams, voice: Voice) -> None:
+    """Raise InvalidRequest for knobs of a prompt that a voice does not have."""
+    for knob in ("penalty_includes_prompt", "prompt_as_prefix"):
+        if getattr(params, knob) and voice.audio is None:
             raise InvalidRequest(
-                "no frame of the model's finer levels sees a later block, so they need no windows:"
-                " nar_window_frames must be 0",
-                param="nar_window_frames",
+                f"the model hears no prompt of this voice: {knob} must be false", param=knob
             )
-        return
-    for knob in ("nar_left_context_frames", "nar_lookahead_frames"):
-        if knob in moved:
-            raise InvalidRequest(f"{knob} acts only with nar_window_frames", param=knob)
-
-
-def check_codes(params: SamplingParams, stop: int) -> None:
-    """Raise InvalidRequest for a bias or a breaker of a code that the model does not have."""
-    for knob in ("logit_bias", "dry_sequence_breakers"):
-        wrong = [code for code in getattr(params, knob) if not 0 <= code <= stop]
-        if wrong:
-            raise InvalidRequest(
-                f"{knob}: there is no code {str(wrong[0])[:_SHOWN_DIGITS]}; the codes are 0 to"
-                f" {stop - 1}, and {stop} is the stop",
-                param=knob,
-            )
-
-
-def check_trained(params: SamplingParams, voice: Voice, config: ModelConfig) -> None:
-    """Raise InvalidRequest for guidance without training, or knobs of an unheard prompt."""
-    prompted = voice.audio is not None and config.max_prompt_frames > 0
-    untrained = "the model was not trained for this guidance: {} must be 1"
-    unprompted = "the model hears no prompt of this voice: {} must be false"
-    if params.prompt_as_prefix and config.prompt == "response":
-        raise InvalidRequest(
-            "with this model a prompt always begins the response: prompt_as_prefix must be false",
-            param="prompt_as_prefix",
-        )
-    for knob, asked, possible, reason in (
-        ("cfg_strength", is_guided(params), config.has_null_condition, untrained),
-        ("nar_cfg_strength", is_guided(params, "nar"), config.nar_has_null_condition, untrained),
-        ("penalty_includes_prompt", params.penalty_includes_prompt, prompted, unprompted),
-        ("prompt_as_prefix", params.prompt_as_prefix, prompted, unprompted),
-    ):
-        if asked and not possible:
-            raise InvalidRequest(reason.format(knob), param=knob)
 
 
 def limited(

@@ -126,7 +126,7 @@ class Synthesizer:
         )
         # The codes of level 0 that the codec encodes silence as
         self.silent_codes = known_silence(speech.codec, speech.folder, codec_sha256)
-        self.info = model_info(speech, device)
+        self.info = replace(model_info(speech, device), fields=self._planner.schemas())
 
     @classmethod
     def load(

@@ -49,6 +49,17 @@ def name_of(code: str) -> str:
     return next(names, code).title()
 
 
+def language_pattern(spoken: Collection[str]) -> str:
+    """Return the pattern of the usual ways to ask for one of some languages; others exist."""
+    tags = list[str]()
+    names = list[str]()
+    for code in spoken:
+        for one in (code, *_NAMES.get(code, ())):
+            (tags if len(one) < _SHORTEST_NAME and one.isascii() else names).append(one)
+    words = dict.fromkeys(way for one in ("auto", *names) for way in (one, one.title()))
+    return f"^(|({'|'.join(map(re.escape, tags))})([-_][A-Za-z]{{2}})?|{'|'.join(words)})$"
+
+
 def find_language(asked: str | None, default: str, spoken: Collection[str]) -> str | None:
     """Return which of the languages that a model speaks is meant; None if it speaks no such one.
 

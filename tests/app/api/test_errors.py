@@ -50,7 +50,7 @@ SPEECH_FIELDS: list[tuple[Any, ...]] = [
     ('"max_duration_s": 0', 422, "max_duration_s", "greater_than"),
     ('"response_format": "wma"', 422, "response_format", "literal_error", "'wav'"),
     ('"stream_format": "ndjson"', 422, "stream_format", "literal_error"),
-    ('"stream": false, "stream_format": "sse"', 422, "stream_format", "value_error"),
+    ('"stream": false, "stream_format": "sse"', 422, "stream_format", "invalid_value"),
     ('"stream_format": "sse", "voice": "nobody"', 404, "voice", "voice_not_found"),
     ('"speed": 0.2', 422, "speed", "greater_than_equal"),
     ('"speed": 4.1', 422, "speed", "less_than_equal"),

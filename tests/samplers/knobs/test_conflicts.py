@@ -42,7 +42,6 @@ from samplers.knobs.steps import ORDERS
             {"entropix": True, "entropix_action": "branch", "backtrack": True},
             {"entropix_action", "backtrack"},
         ),
-        ({"temperature": 0.5, "min_temperature": 0.8}, {"temperature", "min_temperature"}),
         ({"temperature": 0, "min_temperature": 0.5}, {"temperature", "min_temperature"}),
         ({"sampler_order": "hf", "dry_multiplier": 1}, {"sampler_order", "dry_multiplier"}),
         ({"sampler_order": ["top_k"], "temperature": 0.5}, {"sampler_order", "temperature"}),
@@ -94,9 +93,9 @@ def test_a_set_knob_that_the_order_of_a_preset_leaves_out_brings_back_the_canoni
     assert resolved.sampler_order == "canonical"
 
 
-def test_when_giving_way_is_not_enough_the_caller_is_told() -> None:
-    with pytest.raises(ConflictError):
-        resolve(SamplingParams(min_temperature=1.5), {"temperature": 0.8})
+def test_the_temperature_may_move_upwards_where_the_model_is_sure() -> None:
+    resolved = resolve(SamplingParams(min_temperature=1.5), {"temperature": 0.8})
+    assert (resolved.min_temperature, resolved.temperature) == (1.5, 0.8)
 
 
 def test_a_conflict_inside_a_card_is_an_error() -> None:

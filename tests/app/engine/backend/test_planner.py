@@ -1,16 +1,17 @@
 """What is settled before any sound is made: how long it may last, and which way each level goes."""
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from app.engine.backend.planner import check_windows, choose_level_0, limited, nar_plan
+from app.engine.backend.limits import check_limits, limits_of
+from app.engine.backend.planner import choose_level_0, limited, nar_plan
 from app.engine.errors import InvalidRequest
 from app.engine.job import USUAL_PHONEME_S, SpeechJob, SpeechResult, SpokenUtterance
 from models.config import ModelConfig
 from models.text import Utterance
+from samplers.knobs.features import idle_knobs
 from samplers.knobs.params import SamplingParams
 from samplers.knobs.resolve import resolve
 from tests.app.engine.level_0.test_masked import CONFIG
@@ -75,6 +76,7 @@ def test_without_a_limit_a_job_stays_as_it_is():
     assert limited(JOB, [Utterance("x", SECOND)], 0.25, RATE_HZ, np.inf) is JOB
 
 
+IDLE = {"top_k", "nar_len_steps", "nar_left_context_frames", "nar_lookahead_frames"}
 AR_ONLY = CONFIG.model_copy(update={"masked_level_0": False})
 UNGUIDED = CONFIG.model_copy(update={"has_null_condition": False})
 CAUSAL, BLOCKS = (CONFIG.model_copy(update={"nar_mask": m}) for m in ("causal", "block_causal"))
@@ -100,38 +102,50 @@ def test_auto_is_masked_where_the_model_can_and_nothing_speaks_against(
     assert choose_level_0(settled, knobs, config) == settled
 
 
+def settle(params: SamplingParams, knobs: dict[str, object], config: ModelConfig) -> SamplingParams:
+    check_limits(params, limits_of(config))
+    return choose_level_0(params, knobs, config)
+
+
 @pytest.mark.parametrize(
-    ("check", "knobs", "config", "param", "words"),
+    ("knobs", "config", "param", "words"),
     [
-        (choose_level_0, {"level_0": "masked"}, AR_ONLY, "level_0", "."),
-        (choose_level_0, {"level_0": "masked"}, UNGUIDED, "nar_len_cfg_strength", "."),
-        (choose_level_0, {"level_0": "masked", "top_k": 5}, CONFIG, "top_k", "."),
-        (choose_level_0, {"nar_len_steps": 9}, CONFIG, "nar_len_steps", "."),
-        (choose_level_0, {"preset": "vall_e", "nar_len_steps": 9}, AR_ONLY, "nar_len_steps", "."),
-        (check_windows, {"nar_window_frames": 15}, CAUSAL, "nar_window_frames", "need no windows"),
-        (check_windows, {"nar_window_frames": 15}, BLOCKS, "nar_window_frames", "need no windows"),
-        *(
-            (check_windows, {knob: 3}, CONFIG, knob, "acts only with nar_window_frames")
-            for knob in ("nar_left_context_frames", "nar_lookahead_frames")
-        ),
+        ({"level_0": "masked"}, AR_ONLY, "level_0", "masked passes"),
+        ({"level_0": "masked"}, UNGUIDED, "nar_len_cfg_strength", "must be 1"),
+        ({"cfg_strength": 1.5}, UNGUIDED, "cfg_strength", "must be 1"),
+        ({"nar_window_frames": 15}, CAUSAL, "nar_window_frames", "need no windows"),
+        ({"nar_window_frames": 15}, BLOCKS, "nar_window_frames", "need no windows"),
+        ({"logit_bias": {CONFIG.stop_token + 1: 1.0}}, CONFIG, "logit_bias", "is the stop"),
+        ({"dry_sequence_breakers": [-1]}, CONFIG, "dry_sequence_breakers", "is the stop"),
     ],
 )
-def test_knobs_of_the_other_way_and_models_that_cannot_are_refused(
-    check: Callable[..., object],
-    knobs: dict[str, object],
-    config: ModelConfig,
-    param: str,
-    words: str,
+def test_what_a_model_cannot_do_is_refused(
+    knobs: dict[str, object], config: ModelConfig, param: str, words: str
 ) -> None:
     chosen = resolve(SamplingParams.model_validate(knobs | {"seed": 0}))
     with pytest.raises(InvalidRequest, match=words) as refused:
-        check(chosen, knobs, config)
+        settle(chosen, knobs, config)
     assert refused.value.param == param
 
 
-def test_windows_are_taken_where_all_is_seen_and_what_a_preset_says_is_no_fault() -> None:
-    check_windows(SamplingParams(nar_window_frames=15), {"nar_window_frames"}, CONFIG)
-    check_windows(SamplingParams(nar_lookahead_frames=3), (), CONFIG)
+@pytest.mark.parametrize(
+    "knobs",
+    [
+        {"level_0": "masked", "top_k": 5},
+        {"nar_len_steps": 9},
+        {"preset": "vall_e", "nar_len_steps": 9, "temperature": 0.5},
+        {"nar_left_context_frames": 3},
+        {"nar_lookahead_frames": 3},
+    ],
+)
+def test_a_knob_of_the_other_method_or_of_no_window_is_idle(knobs: dict[str, object]) -> None:
+    chosen = resolve(SamplingParams.model_validate(knobs | {"seed": 0}))
+    settled = settle(chosen, knobs, CONFIG)
+    assert idle_knobs(settled, knobs).keys() == knobs.keys() & IDLE
+
+
+def test_windows_are_taken_where_all_is_seen() -> None:
+    check_limits(SamplingParams(nar_window_frames=15), limits_of(CONFIG))
 
 
 @pytest.mark.parametrize(
