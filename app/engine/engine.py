@@ -27,6 +27,7 @@ from app.engine.interface import Backend, Batch, GoldenResult, ModelInfo, Readin
 from app.engine.job import Codes, FinishReason, SpeechJob, SpeechResult
 from app.engine.quota import Places
 from app.engine.serving.metrics import EngineMetrics
+from app.engine.serving.pacing import ClientPacer
 from app.engine.serving.running import JobQueue, Outcomes, RunningJob, SpeechStream
 from app.engine.serving.scheduler import Scheduler
 from app.engine.serving.sound_worker import SoundWorker
@@ -79,6 +80,7 @@ class SpeechEngine:
         )
         self._text_worker = TextWorker(self._queue, self._outcomes, self._capacity, slots=slots)
         self._recordings = TurnThread("speech-recordings")
+        self._pacer = ClientPacer()
         self._supervisor = Supervisor(self.metrics, on_give_up=self._fail)
         self._readings = Places(_MOST_READINGS)
         self._loaded: Backend | None = None
@@ -181,6 +183,7 @@ class SpeechEngine:
         """Return the codes ``[T, K]`` of an audio file; raises EngineBusy as `read`."""
         self.check_ready()
         if not self._readings.free(client):
+            await self._pacer.refuse()
             raise EngineBusy("too much waits to be read, or too much of yours", retry_after_s=1)
         with self._readings.held(client):
             backend = self._backend
@@ -198,8 +201,12 @@ class SpeechEngine:
         return await self._in_turn(job_id, client, lambda _: backend.recording(content, start_s))
 
     async def _in_turn(self, job_id: str, client: str, run: Callable[[OnPiece], T]) -> T:
-        """Have a client's recording dealt with when its turn has come: one at a time of all."""
-        return await asyncio.wrap_future(self._recordings.result(job_id, client, 1, run))
+        """Have a client's recording dealt with when its turn has come: one at a time of all.
+
+        After one that is refused or left its client's next waits; see `ClientPacer`.
+        """
+        async with self._pacer.turn(client):
+            return await asyncio.wrap_future(self._recordings.result(job_id, client, 1, run))
 
     def replay(self, job_id: str, result: SpeechResult, client: str = "") -> SpeechStream:
         """Make the audio of a speech once more, the same samples, from its codes; as `submit`.
