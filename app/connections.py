@@ -23,9 +23,9 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
 from app.api.errors import error_response, speech_error_response
-from app.api.gate.admission import OpenConnections, client_address
-from app.api.gate.middleware import PROBES
-from app.api.gate.readers import limit_send_buffer, longest_wait_s
+from app.api.middleware.connections import OpenConnections, client_address
+from app.api.middleware.readers import limit_send_buffer, longest_wait_s
+from app.api.middleware.rules import PROBES
 
 log = logging.getLogger(__name__)
 
@@ -55,7 +55,7 @@ class BoundedConnection(H11Protocol):
 
     header_timeout_s: float  # seconds a client may take to send a request head
     # Seconds that bytes may wait for a client to read them, whatever they are and even if the
-    # connection is being closed. `app.api.gate.middleware` ends an answer earlier, and tells why
+    # connection is being closed. `app.api.middleware.send` ends an answer earlier, and tells why
     stall_timeout_s: float
     open: OpenConnections  # the connections of the process, of every protocol
     _timeout: asyncio.TimerHandle | None = None

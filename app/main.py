@@ -12,10 +12,14 @@ from fastapi import FastAPI
 from starlette.middleware.gzip import GZipMiddleware
 
 from app.api import errors
-from app.api.document import Service, operation_id
-from app.api.gate.admission import Admission, Keyring, OpenConnections
-from app.api.gate.middleware import BEARER_KEY, GATE_RESPONSES, GateMiddleware, HttpMetrics
+from app.api.document import BEARER_KEY, GATE_RESPONSES, Service, operation_id
 from app.api.live.valle import unknown_router
+from app.api.middleware.connections import OpenConnections
+from app.api.middleware.gate import GateMiddleware
+from app.api.middleware.keys import Keyring
+from app.api.middleware.limits import Admission
+from app.api.middleware.metrics import HttpMetrics
+from app.api.middleware.rules import METRICS_PATH, GateRules
 from app.api.reports.recent import RecentSpeeches
 from app.api.reports.writer import ReportWriter
 from app.api.routes import health_router, list_router, metrics_router
@@ -38,7 +42,7 @@ from app.settings import Settings
 from app.storage.dictionary_files import read_dictionaries
 from app.storage.preset_files import read_presets
 from app.storage.voice_store import VoiceStore, open_voice_store
-from app.studio.route import studio_router
+from app.studio.route import OPEN_PATHS, studio_router
 from app.version import VERSION
 from samplers.knobs.presets import Presets
 
@@ -169,7 +173,7 @@ def add_state(app: FastAPI, settings: Settings) -> "SharedState | None":
         state.recent = RecentSpeeches(settings.keep, log_text=settings.log_text)
         shared = None
     else:
-        from app.api.gate.shared_admission import SharedAdmission
+        from app.api.middleware.shared_limits import SharedAdmission
         from app.api.reports.shared import SharedSpeeches
         from app.storage.shared_state import SharedState
 
@@ -198,5 +202,26 @@ def add_middleware(app: FastAPI, settings: Settings, keyring: Keyring) -> None:
     metrics.working.set_function(lambda: admission.working)
     metrics.sessions.set_function(lambda: state.live_sessions.taken)
     app.add_middleware(
-        GateMiddleware, settings=settings, keyring=keyring, admission=admission, metrics=metrics
+        GateMiddleware,
+        settings=settings,
+        keyring=keyring,
+        admission=admission,
+        metrics=metrics,
+        rules=gate_rules(settings),
+    )
+
+
+def gate_rules(settings: Settings) -> GateRules:
+    """Return what the gate treats otherwise than the rest."""
+    open_paths = OPEN_PATHS | {"/openapi.json"}
+    if settings.metrics == "open":
+        open_paths |= {METRICS_PATH}
+    return GateRules(
+        open_paths=open_paths,
+        uploads=frozenset({
+            ("POST", "/v1/audio/voices"),
+            ("POST", "/v1/audio/codes"),
+            ("POST", "/v1/voices/add"),
+        }),
+        key_headers=("xi-api-key",),
     )

@@ -20,9 +20,9 @@ from types import FrameType
 import uvicorn
 from fastapi import FastAPI
 
-from app.api.gate.admission import Admission
-from app.api.gate.middleware import MAX_HEAD_BYTES
-from app.api.gate.readers import longest_wait_s
+from app.api.middleware.head import MAX_HEAD_BYTES
+from app.api.middleware.limits import Admission
+from app.api.middleware.readers import longest_wait_s
 from app.connections import BoundedWebSocket, connection_class
 from app.engine.engine import SpeechEngine
 from app.garbage import freeze_when_ready

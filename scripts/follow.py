@@ -26,7 +26,7 @@ from app.server import server_config
 from app.settings import Settings
 
 STOPS = (
-    ("app/api/gate/middleware.py", "GateMiddleware.__call__"),
+    ("app/api/middleware/gate.py", "GateMiddleware.__call__"),
     ("app/api/speech/route.py", "create_tts"),
     ("app/engine/engine.py", "SpeechEngine.submit"),
     ("app/engine/backend/planner.py", "Planner.plan"),

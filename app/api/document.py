@@ -9,16 +9,33 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from fastapi import FastAPI, Request, Response
+from fastapi import FastAPI, Request, Response, Security
 from fastapi.routing import APIRoute
+from fastapi.security import HTTPBearer
 
-from app.api.schemas import SpeechRequest
+from app.api.schemas import SpeechRequest, error_responses
 from app.api.shapes.elevenlabs import ElevenLabsRequest, elevenlabs_router
 from app.api.shapes.words import CaptionedRequest, captioned_router
 from app.api.speech.route import speech_router
 from app.engine.engine import SpeechEngine
 from app.studio.files import PageFile
 from samplers.knobs.params import SamplingParams
+
+GATE_RESPONSES = error_responses(
+    _400="The head declares two lengths of the body.",
+    _401="No API key, or an unknown one.",
+    _403="The origin or the host name is not allowed.",
+    _408="The body was sent too slowly.",
+    _422="A header is invalid; `param` names it.",
+    _429="Too many requests, in total or at once; retry in Retry-After seconds.",
+    _431="The request line and headers are too large.",
+)
+"""Responses of the middleware, for every route but the probes."""
+
+BEARER_KEY = Security(
+    HTTPBearer(auto_error=False, description="API key, if the service requires one.")
+)
+"""Documents the key in OpenAPI; the middleware has checked it already."""
 
 _BOUNDS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf")
 

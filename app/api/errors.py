@@ -78,6 +78,10 @@ _CODES = {
     413: "body_too_large",
     415: "unsupported_media_type",
 }
+CLOSE = {"Connection": "close"}
+"""Headers of a refusal after which the rest of the request is not read."""
+
+FIRST_ERROR = 400  # the first status of errors
 CLIENT_CLOSED = 499
 """Status in the access log when the client has left; nginx's convention. It is never sent."""
 

@@ -22,7 +22,7 @@ from starlette.datastructures import FormData, UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
 
 from app.api.errors import problems_of
-from app.api.gate.admission import client_of
+from app.api.middleware.clients import client_of
 from app.api.ranges import RANGES, ranged
 from app.api.requests import EngineDep, media_type
 from app.api.schemas import NOT_READY, VoiceItem, VoiceList, VoiceSummary, error_responses
@@ -121,7 +121,7 @@ async def read_voice_form(
 ) -> tuple[B, bytes]:
     """Return the text fields of a kind and the audio of an upload, read into memory.
 
-    `app.api.gate.middleware` has enforced ``max_bytes``; nothing is spooled to disk. Raises
+    `app.api.middleware.body` has enforced ``max_bytes``; nothing is spooled to disk. Raises
     HTTPException if the body is not a form, RequestValidationError if a field is invalid,
     InvalidRequest if one is unknown, repeated or of the wrong kind.
     """

@@ -29,7 +29,7 @@ import numpy as np
 from websockets.exceptions import WebSocketException
 from websockets.sync.client import connect
 
-from app.api.gate.readers import longest_wait_s
+from app.api.middleware.readers import longest_wait_s
 from benchmarks.harness.http_client import TIMEOUT_S
 from benchmarks.harness.instrumented import LAG_PATH
 from benchmarks.harness.report import argument_parser, conclude, machine, target

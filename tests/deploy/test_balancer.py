@@ -14,7 +14,7 @@ from typing import Any
 import httpx
 import pytest
 
-from app.api.gate.readers import longest_wait_s
+from app.api.middleware.readers import longest_wait_s
 from app.main import create_app
 from app.settings import Settings
 from tests.app.tools.live_client import live

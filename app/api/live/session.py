@@ -11,7 +11,6 @@ from typing import Any, Generic, TypeVar
 from starlette.websockets import WebSocket
 
 from app.api.errors import speech_error_response
-from app.api.gate.admission import client_of
 from app.api.live.speech import (
     ClientGone,
     LiveSocket,
@@ -20,6 +19,7 @@ from app.api.live.speech import (
     SpeechMessages,
     received,
 )
+from app.api.middleware.clients import client_of
 from app.api.requests import output_of
 from app.api.schemas import SpeechOptions
 from app.audio.formats import AudioFormat

@@ -12,9 +12,9 @@ from uuid import uuid4
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from app.api.errors import TooManySessions
-from app.api.gate.admission import Admission
-from app.api.gate.middleware import pace
-from app.api.gate.readers import Patience
+from app.api.middleware.limits import Admission
+from app.api.middleware.pace import pace
+from app.api.middleware.readers import Patience
 from app.api.reports.recent import Failure, RecentSpeeches
 from app.api.reports.writer import ReportWriter
 from app.api.schemas import message

@@ -16,11 +16,12 @@ from fastapi import FastAPI
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from app.api.errors import invalid
-from app.api.gate.admission import OpenConnections, network_of
-from app.api.gate.middleware import pace
-from app.api.gate.readers import limit_send_buffer
 from app.api.live.session import LiveSession
 from app.api.live.speech import ClientGone, LiveSocket, LiveSpeech, Services, SpeechMessages
+from app.api.middleware.clients import network_of
+from app.api.middleware.connections import OpenConnections
+from app.api.middleware.pace import pace
+from app.api.middleware.readers import limit_send_buffer
 from app.api.reports.writer import warnings_for
 from app.api.requests import sized_json
 from app.api.schemas import SpeechOptions

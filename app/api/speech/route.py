@@ -20,8 +20,8 @@ from starlette.responses import StreamingResponse
 
 from app.api.errors import CLIENT_CLOSED
 from app.api.exclusions import check_together
-from app.api.gate.admission import client_of
 from app.api.lenient import utf8
+from app.api.middleware.clients import client_of
 from app.api.ranges import RANGES, ranged
 from app.api.reports.recent import Failure, RecentSpeeches, SpeechReport, request_of
 from app.api.reports.writer import ReportWriter, TableForm, report_pieces, token_pieces

@@ -9,7 +9,7 @@ from prometheus_client.openmetrics.parser import (
 )
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
-from app.api.gate.middleware import HttpMetrics
+from app.api.middleware.metrics import HttpMetrics
 from app.version import VERSION
 from tests.app.tools.live_client import live, serving
 from tests.app.tools.serving import until

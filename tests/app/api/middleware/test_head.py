@@ -5,7 +5,7 @@ import json
 import httpx
 import pytest
 
-from app.api.gate.middleware import MAX_HEAD_BYTES
+from app.api.middleware.head import MAX_HEAD_BYTES
 from tests.app.tools.answers import raw
 
 BODY = b'{"input": "Hi."}'

@@ -1,4 +1,4 @@
-"""Admission control over all processes that share a Redis.
+"""Limits of a client over all processes that share a Redis.
 
 Requests are counted in a moving window of the package `limits`. Work in progress holds *leases*,
 which the process renews and which lapse if it dies.
@@ -13,7 +13,7 @@ from limits.aio.storage import RedisStorage
 from limits.aio.strategies import MovingWindowRateLimiter
 
 from app.api.errors import StateUnavailable
-from app.api.gate.admission import Admission
+from app.api.middleware.limits import Admission
 from app.storage.shared_state import PREFIX, SharedState, StateAway, StateRefused
 
 LEASE_S = 15.0

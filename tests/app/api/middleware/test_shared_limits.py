@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from app.api.errors import StateUnavailable, TooManyRequests
-from app.api.gate.shared_admission import SharedAdmission
+from app.api.middleware.shared_limits import SharedAdmission
 from app.storage.shared_state import SharedState
 from tests.app.tools.redis_server import RedisServer, processes
 

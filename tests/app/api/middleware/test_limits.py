@@ -5,7 +5,8 @@ import pytest
 from starlette.requests import HTTPConnection
 
 from app.api.errors import TooManyRequests
-from app.api.gate.admission import CUTS_A_SECOND, MOST_CUTS, Admission, client_of
+from app.api.middleware.clients import client_of
+from app.api.middleware.limits import CUTS_A_SECOND, MOST_CUTS, Admission
 from app.engine.errors import EngineNotReady
 
 pytestmark = pytest.mark.anyio

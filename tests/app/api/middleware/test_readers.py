@@ -8,7 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.api.gate.readers import HIDDEN_BYTES, PIECE_BYTES, SEND_BYTES, Patience, longest_wait_s
+from app.api.middleware.readers import (
+    HIDDEN_BYTES,
+    PIECE_BYTES,
+    SEND_BYTES,
+    Patience,
+    longest_wait_s,
+)
 from app.main import create_app
 from app.settings import Settings
 from tests.app.tools.serving import served, until

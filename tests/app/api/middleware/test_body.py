@@ -8,10 +8,10 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx
 import pytest
 
-from app.api.gate import middleware
+from app.api.middleware import body as body_limits
 from app.api.requests import MAX_VALUES, check_json_size
 from app.engine.errors import InvalidRequest
-from app.main import create_app
+from app.main import create_app, gate_rules
 from app.settings import Settings
 from tests.app.tools.answers import raw
 from tests.app.tools.serving import connected, served
@@ -100,7 +100,7 @@ def test_a_body_that_comes_too_slowly_is_given_up_long_before_its_time_is_over(
     monkeypatch,
 ) -> None:
     """Whoever sends ten bytes and stops would else hold a place for as long as a body may take."""
-    monkeypatch.setattr(middleware, "PATIENCE_S", 0.3)
+    monkeypatch.setattr(body_limits, "PATIENCE_S", 0.3)
     with served(create_app(Settings(body_timeout_s=3600), fake_engine())) as client:
         status, body = sent(client, HEAD, b"Content-Length: 1000\r\n\r\n", b"a" * 10)
         assert status == 408
@@ -142,7 +142,7 @@ def test_every_route_that_takes_a_recording_has_the_limit_of_uploads(client) -> 
         for method, one in methods.items()
         if {"multipart/form-data", "audio/*"} & set(one.get("requestBody", {}).get("content", {}))
     }
-    assert taking == middleware.UPLOADS
+    assert taking == gate_rules(LIMITS).uploads
 
 
 def listed(one: str, count: int) -> str:

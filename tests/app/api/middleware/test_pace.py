@@ -9,25 +9,26 @@ import httpx
 import pytest
 from websockets.sync.client import connect
 
-from app.api.gate import middleware
 from app.api.live import speech
+from app.api.middleware import pace as pacing
+from app.api.middleware import send as sending
 from app.api.shapes import wyoming
 from tests.app.tools.live_client import serving, url_of
 from tests.app.tools.serving import free_port
 from tests.fakes import FakeBackend
 
-LARGE = middleware.PACED_BYTES + 1
+LARGE = pacing.PACED_BYTES + 1
 
 
 def test_what_is_larger_than_a_text_waits_and_a_text_does_not() -> None:
     async def done(size_bytes: int) -> bool:
-        waiting = asyncio.create_task(middleware.pace(size_bytes))
+        waiting = asyncio.create_task(pacing.pace(size_bytes))
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         waiting.cancel()
         return waiting.done() and not waiting.cancelled()
 
-    assert asyncio.run(done(middleware.PACED_BYTES))
+    assert asyncio.run(done(pacing.PACED_BYTES))
     assert not asyncio.run(done(LARGE))
 
 
@@ -66,7 +67,7 @@ def test_every_door_paces_what_it_refuses(
     async def pace(size_bytes: int) -> None:
         paced.append(size_bytes)
 
-    for module in (middleware, speech, wyoming):
+    for module in (sending, speech, wyoming):
         monkeypatch.setattr(module, "pace", pace)
     port = free_port()
     with serving(FakeBackend(0.1), wyoming_port=port) as (client, _):
