@@ -45,7 +45,7 @@ KNOBS: Final[tuple[dict[str, Any], ...]] = (
 def main() -> None:
     """Run the command line."""
     model = Synthesizer.load(Settings(model=str(BUILTIN_MODEL), device="cpu", weights="int8"))
-    voices = [voice.name for voice in model.voices]
+    voices = [voice.name for voice in model.planner.voices]
     requests = []
     for number, knobs in enumerate(KNOBS):
         request = GoldenRequest(

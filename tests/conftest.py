@@ -12,7 +12,7 @@ import torch
 import uvicorn.server
 from hypothesis import settings
 
-from app.engine.backend import synthesizer
+from app.engine.backend import self_check
 from tests.fixtures import sorted_as_on_a_gpu, without_gradients
 from tests.toy.make_toy import make
 
@@ -59,7 +59,7 @@ def _one_process() -> None:
     """
     torch.set_num_threads(1)
     os.environ["TTS_TEXT_PROCESS"] = os.environ["TTS_VOICE_PROCESS"] = "0"
-    synthesizer.MEASURED_S = 0.01  # one take: the suite starts the service often
+    self_check.MEASURED_S = 0.01  # one take: the suite starts the service often
     # uvicorn looks every tenth of a second whether to end, and then waits as long once more.
     hasty = {"sleep": lambda delay_s: asyncio.sleep(delay_s / 10)}
     pytest.MonkeyPatch().setattr(

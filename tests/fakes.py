@@ -16,6 +16,7 @@ from app.engine.errors import GenerationFailed, InvalidRequest, SpeechError, bro
 from app.engine.interface import (
     FirstChunk,
     GoldenResult,
+    Level0Stream,
     ModelInfo,
     Plan,
     Reading,
@@ -72,6 +73,13 @@ class FakeBackend:
         self.readers: set[str] = set()
         self.unloaded = 0
 
+    @property
+    def planner(self) -> "FakeBackend":
+        """It is every part of its model itself."""
+        return self
+
+    encoder = ar = audio = memory = checks = planner
+
     def let(self, frames: int = 1) -> None:
         """Let waiting jobs make some more frames."""
         self.steps.release(frames)
@@ -96,13 +104,13 @@ class FakeBackend:
             raise RuntimeError("unreadable on purpose")
         return Reading("en", (Utterance(job.text, job.text),))
 
-    def recording(self, content: bytes, start_s: float | None = None) -> Recording:
+    def read_audio(self, content: bytes, start_s: float | None = None) -> Recording:
         if b"hard" in content:
             assert self.read_on.wait(20), "the test never let this recording be read"
         return Recording(np.zeros(len(content), np.float32), SAMPLE_RATE_HZ)
 
-    def encode(self, recording: Recording) -> Codes:
-        return np.zeros((len(recording.samples), 1), np.int16)
+    def encode(self, audio: Recording) -> Codes:
+        return np.zeros((len(audio.samples), 1), np.int16)
 
     def batch(self, slots: int) -> "FakeBatch":
         return FakeBatch(self)
@@ -135,7 +143,7 @@ class FakeBackend:
     def close(self) -> None:
         pass
 
-    def measure(self, costs: Capacity, slots: int) -> Any:
+    def measure(self, costs: Capacity, slots: int) -> "FakeBatch":
         return self.batch(slots)
 
     def check_golden(self) -> GoldenResult | None:
@@ -192,17 +200,20 @@ class FakeBatch:
 
     def __init__(self, backend: FakeBackend) -> None:
         self._backend = backend
+        self._streams: dict[Level0Stream, FakeLevel0Stream] = {}
 
     def begin(self, plan: Plan, on_message: Callable[[ArMessage], None]) -> FakeLevel0Stream:
         self._backend.spoken.append(plan.job.id)
-        return FakeLevel0Stream(self._backend, plan, on_message)
+        stream = FakeLevel0Stream(self._backend, plan, on_message)
+        self._streams[stream] = stream
+        return stream
 
-    def step(self, jobs: Collection[FakeLevel0Stream]) -> None:
+    def step(self, jobs: Collection[Level0Stream]) -> None:
         for job in jobs:
-            job.step()
+            self._streams[job].step()
 
-    def end(self, job: FakeLevel0Stream) -> None:
-        job.over = True
+    def end(self, job: Level0Stream) -> None:
+        self._streams.pop(job).over = True
 
     def close(self) -> None:
         pass

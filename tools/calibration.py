@@ -91,9 +91,9 @@ class Calibration:
         on_utterance: Callable[[], object],
     ) -> Self:
         """Speak all sentences without entropix, then with the thresholds derived from that."""
-        silent = synthesizer.silent_codes
+        silent = synthesizer.ar.silent
         plain = _observe(synthesizer, task.jobs(entropix=False), ENTROPIES, on_utterance)
-        base = synthesizer.plan(task.base)
+        base = synthesizer.planner.plan(task.base)
         thresholds = {
             knob: round(float(np.percentile(plain[column], percentile)), 4)
             for knob, (column, percentile) in THRESHOLDS.items()
@@ -163,7 +163,7 @@ def _heads(synthesizer: Synthesizer, task: CalibrationTask) -> list[HeadScore]:
     spoken: list[SpokenUtterance] = []
     for _, job in zip(range(_SENTENCES_FOR_HEADS), task.jobs(entropix=False), strict=False):
         spoken += [one for one in synthesizer.spoken(job).utterances if len(one.codes) > 1]
-    plan = synthesizer.plan(task.base)
+    plan = synthesizer.planner.plan(task.base)
     return rate_heads(synthesizer.speech, plan.speakers[0][1], spoken)[:_HEADS_TOLD]
 
 

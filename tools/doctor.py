@@ -182,8 +182,8 @@ def check_streams(settings: Settings) -> str:
     from app.engine.cost_model import Capacity
 
     model, capacity = _loaded(settings), Capacity()
-    model.check_deterministic()  # includes what is slow only once
-    model.measure(capacity, 1).close()
+    model.checks.check_deterministic()  # includes what is slow only once
+    model.checks.measure(capacity, 1).close()
     if capacity.streams is None:
         raise CheckWarning("nothing could be measured: the model generated no audio")
     speed = f"{capacity.speed:.1f} s of audio per second"
@@ -198,7 +198,7 @@ def check_streams(settings: Settings) -> str:
 
 def check_golden(settings: Settings) -> str:
     """Speak the model's golden requests and compare their codes with the stored ones."""
-    result = _loaded(settings).check_golden()
+    result = _loaded(settings).checks.check_golden()
     if result is None:
         return "none are stored for this model and these weights"
     if result.different:

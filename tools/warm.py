@@ -30,6 +30,6 @@ class Warm(Settings):
             synthesizer = load_synthesizer(settings)
         except CheckpointError as error:
             raise CommandError(f"model: {error}") from error
-        synthesizer.check_deterministic()
+        synthesizer.checks.check_deterministic()
         synthesizer.close()
         print(f"{compilations()} functions were compiled, all others were cached")

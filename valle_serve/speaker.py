@@ -71,7 +71,7 @@ class Speaker:
     @property
     def voices(self) -> list[str]:
         """Names of the voices that it can speak as, those of recordings last."""
-        return [voice.name for voice in self._synthesizer.voices]
+        return [voice.name for voice in self._synthesizer.planner.voices]
 
     @property
     def sample_rate_hz(self) -> int:
@@ -90,7 +90,9 @@ class Speaker:
         # In this process: unlike an upload, the file is the caller's own.
         read = read_recording(path.read_bytes())
         card = VoiceCard(transcript=transcript)
-        return self._synthesizer.voices.add((name or path.stem).lower(), card, read, "").name
+        return self._synthesizer.planner.voices.add(
+            (name or path.stem).lower(), card, read, ""
+        ).name
 
     def stream(
         self, text: str, voice: str | None = None, **knobs: Any
@@ -120,7 +122,7 @@ class Speaker:
             name: value for name, value in knobs.items() if name not in fields
         })
         job = SpeechJob(f"speech-{self._spoken}", text, params, voice, **fields)
-        yield from self._synthesizer.speak(self._synthesizer.plan(job))
+        yield from self._synthesizer.speak(self._synthesizer.planner.plan(job))
 
     def close(self) -> None:
         """Forget the voices that were added, and free what the model holds."""

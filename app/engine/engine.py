@@ -23,8 +23,9 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from app.engine.cgroups import longest_throttle_s
 from app.engine.cost_model import Capacity
 from app.engine.errors import EngineBusy, EngineNotReady
-from app.engine.interface import Backend, Batch, GoldenResult, ModelInfo, Reading
+from app.engine.interface import Batch, GoldenResult, ModelInfo, Reading
 from app.engine.job import Codes, FinishReason, SpeechJob, SpeechResult
+from app.engine.model import LoadedModel
 from app.engine.quota import Places
 from app.engine.serving.metrics import EngineMetrics
 from app.engine.serving.pacing import ClientPacer
@@ -62,7 +63,7 @@ def _mean(seconds: Sequence[float]) -> float:
 class SpeechEngine:
     """Runs jobs side by side, on one loaded model, that ``load`` returns in a worker."""
 
-    def __init__(self, load: Callable[[], Backend], settings: "Settings") -> None:
+    def __init__(self, load: Callable[[], LoadedModel], settings: "Settings") -> None:
         self._load = load
         self._settings = settings
         self.metrics = EngineMetrics()
@@ -83,11 +84,11 @@ class SpeechEngine:
         self._pacer = ClientPacer()
         self._supervisor = Supervisor(self.metrics, on_give_up=self._fail)
         self._readings = Places(_MOST_READINGS)
-        self._loaded: Backend | None = None
+        self._loaded: LoadedModel | None = None
         self._state: State = "new"
         self._error: str | None = None
-        self._deterministic: bool | None = None  # of `Backend.check_deterministic`; None before
-        self._golden: GoldenResult | None = None  # of `Backend.check_golden`; None before
+        self._deterministic: bool | None = None  # of `CheckPart.check_deterministic`; None before
+        self._golden: GoldenResult | None = None  # of `CheckPart.check_golden`; None before
         self._on_failed: Callable[[], None] = lambda: None
         self._changing = threading.Lock()  # held while the state changes
         self._warming = threading.Lock()
@@ -132,17 +133,17 @@ class SpeechEngine:
     @property
     def info(self) -> ModelInfo:
         """What the outside may know of the model."""
-        return self._backend.info
+        return self._model.info
 
     @property
     def voices(self) -> Voices:
         """The voices that the model can speak as."""
-        return self._backend.voices
+        return self._model.planner.voices
 
     @property
     def presets(self) -> Mapping[str, SamplingParams]:
         """Name of each preset -> every knob as the loaded model would use it, the seed None."""
-        return self._backend.presets
+        return self._model.planner.presets
 
     def start(self) -> None:
         """Start the workers, which load the model; `wait_ready` waits for that."""
@@ -162,7 +163,7 @@ class SpeechEngine:
         self._check_wait(job.client, played=job.played)
         running = self._admit(job.id, client=job.client, played=job.played)
         running.playback.expected_s = expected_s  # until its text is read
-        self._text_worker.read(self._backend, running, job)
+        self._text_worker.read(self._model.planner, running, job)
         return running
 
     async def read(self, job: SpeechJob) -> Reading:
@@ -176,8 +177,8 @@ class SpeechEngine:
                 "too many texts wait to be read, or too many of yours", retry_after_s=1
             )
         with self._readings.held(job.client):
-            backend = self._backend
-            return await asyncio.wrap_future(self._text_worker.preview(backend, job))
+            reading = self._text_worker.preview(self._model.planner, job)
+            return await asyncio.wrap_future(reading)
 
     async def encode(self, job_id: str, content: bytes, client: str = "") -> Codes:
         """Return the codes ``[T, K]`` of an audio file; raises EngineBusy as `read`."""
@@ -186,10 +187,10 @@ class SpeechEngine:
             await self._pacer.refuse()
             raise EngineBusy("too much waits to be read, or too much of yours", retry_after_s=1)
         with self._readings.held(client):
-            backend = self._backend
+            encoder = self._model.encoder
 
             def encode(_: OnPiece) -> Codes:
-                return backend.encode(backend.recording(content))
+                return encoder.encode(encoder.read_audio(content))
 
             return await self._in_turn(job_id, client, encode)
 
@@ -197,8 +198,8 @@ class SpeechEngine:
         self, job_id: str, content: bytes, client: str = "", start_s: float | None = None
     ) -> Recording:
         """Return what an audio file has, in which the caller limits how many wait at once."""
-        backend = self._backend
-        return await self._in_turn(job_id, client, lambda _: backend.recording(content, start_s))
+        encoder = self._model.encoder
+        return await self._in_turn(job_id, client, lambda _: encoder.read_audio(content, start_s))
 
     async def _in_turn(self, job_id: str, client: str, run: Callable[[OnPiece], T]) -> T:
         """Have a client's recording dealt with when its turn has come: one at a time of all.
@@ -281,7 +282,7 @@ class SpeechEngine:
         await self.stop()
 
     @property
-    def _backend(self) -> Backend:
+    def _model(self) -> LoadedModel:
         if self._loaded is None:
             raise self._not_ready()
         return self._loaded
@@ -335,7 +336,7 @@ class SpeechEngine:
     def _work(self) -> None:
         """Load the model, and run level 0 here and the sound worker in a thread until stopped."""
         try:
-            backend, batch = self._load_and_warm_up()
+            model, batch = self._load_and_warm_up()
         except Exception as error:
             # A ValueError is about the operator's files and says all; others are our mistakes.
             expected = isinstance(error, ValueError)
@@ -349,13 +350,13 @@ class SpeechEngine:
         batches = [batch]
 
         def run_level_0() -> None:
-            self._run_level_0(backend, batches)
+            self._run_level_0(model, batches)
 
         def run_sound() -> None:
-            with backend.sound_context():
-                backend.prepare_sound()
-                self._warmed("sound", backend)
-                self._sound_worker.run(backend)
+            with model.audio.sound_context():
+                model.audio.prepare_sound()
+                self._warmed("sound", model)
+                self._sound_worker.run(model.audio)
 
         def supervise_sound() -> None:
             self._supervisor.run("sound", run_sound, self._sound_worker.fail_all)
@@ -364,57 +365,57 @@ class SpeechEngine:
         sound.start()
         self._supervisor.run("level 0", run_level_0, self._scheduler.fail_all)
         sound.join()
-        backend.close()
+        model.close()
 
-    def _run_level_0(self, backend: Backend, batches: list[Batch]) -> None:
+    def _run_level_0(self, model: LoadedModel, batches: list[Batch]) -> None:
         """Run the scheduler, first in a batch that is there; the idle model leaves its device."""
         idle_after_s = self._settings.unload_after_s or math.inf
         while not self._queue.closed:
             with closing(
-                batches.pop() if batches else backend.batch(self._settings.slots)
+                batches.pop() if batches else model.ar.batch(self._settings.slots)
             ) as batch:
-                self._warmed("level 0", backend)
-                rate_hz = backend.info.frame_rate_hz
-                self._scheduler.run(batch, rate_hz, idle_after_s, backend.fits)
+                self._warmed("level 0", model)
+                rate_hz = model.info.frame_rate_hz
+                self._scheduler.run(batch, rate_hz, idle_after_s, model.memory.fits)
             if not self._queue.closed:
                 log.info("no job for %g s: the model leaves its device", idle_after_s)
-                backend.unload(lambda: self._queue.empty)
+                model.memory.unload(lambda: self._queue.empty)
                 self._scheduler.sleep()
 
-    def _load_and_warm_up(self) -> tuple[Backend, Batch]:
+    def _load_and_warm_up(self) -> tuple[LoadedModel, Batch]:
         """Return the model once it has spoken, and a batch."""
         self._enter("loading")
         log.info("loading the model")
-        backend = self._load()
+        model = self._load()
         self._enter("warming")
-        backend.prepare_sound()
-        self._deterministic = backend.check_deterministic()
+        model.audio.prepare_sound()
+        self._deterministic = model.checks.check_deterministic()
         if not self._deterministic:
             log.warning("a job has other codes among others than alone")
-        batch = backend.measure(self._capacity, self._settings.slots)
+        batch = model.checks.measure(self._capacity, self._settings.slots)
         if self._settings.check_golden:
-            self._golden = backend.check_golden()
+            self._golden = model.checks.check_golden()
             if self._golden is not None and self._golden.different:
                 log.warning(
                     "%d of %d golden requests have other codes on this machine than those stored",
                     self._golden.different,
                     self._golden.spoken,
                 )
-        return backend, batch
+        return model, batch
 
-    def _warmed(self, worker: str, backend: Backend) -> None:
+    def _warmed(self, worker: str, model: LoadedModel) -> None:
         """Note that a worker has all that it needs; when both have, jobs are accepted."""
         with self._warming:
             self._cold.discard(worker)
             if self._cold or self._state != "warming":
                 return
-            self._loaded = backend
-            for name in backend.cache_bytes:
-                count = partial(lambda of: backend.cache_bytes.get(of, 0), name)
+            self._loaded = model
+            for name in model.memory.cache_bytes:
+                count = partial(lambda of: model.memory.cache_bytes.get(of, 0), name)
                 self.metrics.cache_bytes.labels(name).set_function(count)
             self._queue.free_rows = self._settings.slots
             self._scheduler.beat_s = self._sound_worker.beat_s = monotonic()
             if self._enter("ready"):
-                info = backend.info
+                info = model.info
                 took_s = monotonic() - self._began_s
                 log.info("ready: %s on %s in %.1f s", info.name, info.device, took_s)

@@ -1,26 +1,21 @@
-"""The interface between the engine and a loaded model.
+"""What a job becomes in a model: its plan, its level 0 in a batch, its stream of sound.
 
 Two threads run a model: one draws level 0 of all jobs together (`Batch`), the other makes the audio
-of it, a chunk at a time (`SoundStream`).
+of it, a chunk at a time (`SoundStream`). The parts of a model are in `app.engine.model`.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 from torch import Tensor
 
-from app.engine.cost_model import Capacity
 from app.engine.errors import SpeechError
-from app.engine.job import AudioChunk, Codes, MadeBy, NarPlan, Progress, SpeechJob, SpeechResult
+from app.engine.job import AudioChunk, MadeBy, NarPlan, Progress, SpeechJob
 from app.engine.messages import ArMessage
-from app.engine.playback import Playback
-from app.engine.voices import Voices
 from app.version import VERSION
 from models.text import Utterance
 from models.text.words import WordSpan
-from models.voices.recording import Recording
 from models.voices.voice import Voice
 from samplers.knobs.params import SamplingParams
 
@@ -137,10 +132,10 @@ class Batch(Protocol):
     def begin(self, plan: Plan, on_message: Callable[[ArMessage], None]) -> Level0Stream:
         """Add a job; `step` calls ``on_message`` with what is known of it for sure, in order."""
 
-    def step(self, jobs: Collection[Any]) -> None:
+    def step(self, jobs: Collection[Level0Stream]) -> None:
         """Draw a step of some jobs, of a frame or a few; the others are paused."""
 
-    def end(self, job: Any) -> None:
+    def end(self, job: Level0Stream) -> None:
         """Remove a job; its rows are free at once."""
 
     def close(self) -> None:
@@ -148,7 +143,7 @@ class Batch(Protocol):
 
 
 class SoundStream(Protocol):
-    """The audio of one job; `app.engine.sound.job.SoundJob` is one. One thread only."""
+    """The audio of one job; `app.engine.sound.job.AudioJob` is one. One thread only."""
 
     # Of an utterance, but for the very first: they wait for frames that may still be taken back.
     # Empty where all chunks come at its end.
@@ -159,81 +154,3 @@ class SoundStream(Protocol):
 
     def close(self) -> None:
         """Release what the job holds, whether it is over or not."""
-
-
-class Backend(Protocol):
-    """A loaded model; `app.engine.backend.synthesizer.Synthesizer` is one."""
-
-    @property
-    def info(self) -> ModelInfo:
-        """What status pages and answers say of it."""
-
-    @property
-    def voices(self) -> Voices:
-        """The voices that it can speak as."""
-
-    @property
-    def presets(self) -> Mapping[str, SamplingParams]:
-        """Name of each preset, `auto` first -> every knob resolved for this model, no seed."""
-
-    def plan(self, job: SpeechJob, on_piece: Callable[[], None] = lambda: None) -> Plan:
-        """Check and resolve a job, and convert its text; raise a SpeechError.
-
-        ``on_piece`` is called every few milliseconds meanwhile, and may plan other jobs.
-        """
-
-    def read(self, job: SpeechJob, on_piece: Callable[[], None] = lambda: None) -> Reading:
-        """Convert the text of a job alone, as `plan` does; raise a SpeechError."""
-
-    def recording(self, content: bytes, start_s: float | None = None) -> Recording:
-        """Return what a file of audio has; raise a SpeechError. In a thread beside `plan`'s."""
-
-    def encode(self, recording: Recording) -> Codes:
-        """Return the codes ``[T, K]`` of a recording. In a thread beside `plan`'s."""
-
-    def batch(self, slots: int) -> Batch:
-        """Return an empty batch of so many rows. Call in the thread that will use it."""
-
-    def fits(self, plan: Plan, running: Iterable[Plan]) -> bool:
-        """Return whether memory holds a job beside those that have begun and not ended."""
-
-    @property
-    def cache_bytes(self) -> Mapping[str, int]:
-        """The bytes of keys and values, by what they are of. Any thread may ask."""
-
-    def sound_stream(self, plan: Plan, playback: Playback) -> SoundStream:
-        """Return what makes the audio of a job. Call in the thread that will use it."""
-
-    @property
-    def chunks_at_once(self) -> int:
-        """The most chunks of audio that `make_together` makes; 1: it makes none."""
-
-    def make_together(self, streams: Sequence[SoundStream]) -> Sequence[SoundStream]:
-        """Make the next chunk of the most urgent stream, the first, and of others that fit.
-
-        Returns those whose `push` iterators have it then; none if the first is made by itself.
-        """
-
-    def replay(self, result: SpeechResult, playback: Playback) -> Iterator[AudioChunk]:
-        """Yield the audio of a speech once more, from the codes of its result."""
-
-    def prepare_sound(self) -> None:
-        """Make ready to make audio; restart the sound process if it is gone."""
-
-    def sound_context(self) -> AbstractContextManager[None]:
-        """Return the context in which the thread that makes audio must work."""
-
-    def unload(self, is_idle: Callable[[], bool]) -> None:
-        """Move the model off its device, if `is_idle` says so; `plan` and `replay` move it back."""
-
-    def close(self) -> None:
-        """Release everything; nothing may be called afterwards."""
-
-    def measure(self, costs: Capacity, slots: int) -> Batch:
-        """Speak for about a second and note the costs; returns a batch of at least so many rows."""
-
-    def check_golden(self) -> GoldenResult | None:
-        """Speak the golden requests; None if the model has none for the weights in use."""
-
-    def check_deterministic(self) -> bool:
-        """Return whether a job has the same codes alone and in a batch. Call before all jobs."""

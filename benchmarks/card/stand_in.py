@@ -24,7 +24,7 @@ import torch
 import uvicorn
 from safetensors.numpy import load_file
 
-from app.engine.backend import synthesizer
+from app.engine.backend import capturers, synthesizer
 from app.engine.level_0.paged_batch import PagedBatch
 from app.engine.memory import Memory
 from app.engine.serving.scheduler import Scheduler
@@ -216,10 +216,8 @@ def install() -> None:
         COUNTS.numbers["steps"] += 1
 
     for owner, replaced in (
-        (
-            synthesizer,
-            {"Recorder": StandInRecorder, "memory_of": lambda model, *_: Memory(model, POOL_BYTES)},
-        ),
+        (capturers, {"Recorder": StandInRecorder}),
+        (synthesizer, {"memory_of": lambda model, *_: Memory(model, POOL_BYTES)}),
         (PagedBatch, {"__init__": made} | ({"stride": STRIDE} if STRIDE else {})),
         (Scheduler, {"_step": stepped}),
         (RecordedChunks, {"_function": _chunk}),

@@ -24,6 +24,7 @@ from app.engine.errors import InvalidRequest, SpeechError
 from app.engine.interface import (
     FirstChunk,
     GoldenResult,
+    Level0Stream,
     ModelInfo,
     Plan,
     Reading,
@@ -92,7 +93,7 @@ def sound_of(codes: np.ndarray[tuple[int, int], np.dtype[np.int16]]) -> Samples:
 
 
 class Card:
-    """A backend for `SpeechEngine` whose step takes ``step_s`` with any rows; see the module."""
+    """A model for `SpeechEngine` whose step takes ``step_s`` with any rows; see the module."""
 
     def __init__(self, step_s: float) -> None:
         self.step_s = step_s
@@ -101,6 +102,13 @@ class Card:
         )
         self.voices = Voices(BuiltinVoices(Path("/nonexistent")))
         self.presets = {"auto": SamplingParams(preset="default")}
+
+    @property
+    def planner(self) -> "Card":
+        """Every part of its model is itself."""
+        return self
+
+    encoder = ar = audio = memory = checks = planner
 
     def plan(self, job: SpeechJob, on_piece: Callable[[], None] = lambda: None) -> Plan:
         """Resolve a job, or refuse one without text; its seed is drawn if it has none."""
@@ -112,14 +120,14 @@ class Card:
         voice = self.voices.speaker(job.voice, job.owner)
         return Plan(job, job.params, seed, voice, "en", (), 0.0, rows_needed(job.params))
 
-    def recording(self, content: bytes, start_s: float | None = None) -> Recording:
+    def read_audio(self, content: bytes, start_s: float | None = None) -> Recording:
         """Return a frame of silence: nothing is read."""
         del content, start_s
         return Recording(np.zeros(_SAMPLES, np.float32), RATE_HZ)
 
-    def encode(self, recording: Recording) -> Codes:
+    def encode(self, audio: Recording) -> Codes:
         """Return the codes of a frame."""
-        del recording
+        del audio
         return np.zeros((1, LEVELS), np.int16)
 
     def read(self, job: SpeechJob, on_piece: Callable[[], None] = lambda: None) -> Reading:
@@ -218,23 +226,26 @@ class CardBatch:
 
     def __init__(self, step_s: float) -> None:
         self._step_s, self._due_s = step_s, 0.0
+        self._jobs: dict[Level0Stream, CardLevel0] = {}
 
     def begin(self, plan: Plan, on_message: Callable[[ArMessage], None]) -> CardLevel0:
         """Add a job."""
-        return CardLevel0(plan, on_message)
+        job = CardLevel0(plan, on_message)
+        self._jobs[job] = job
+        return job
 
-    def step(self, jobs: Collection[CardLevel0]) -> None:
+    def step(self, jobs: Collection[Level0Stream]) -> None:
         """Draw a frame of each job; steps follow each other at the card's pace."""
         now_s = time.monotonic()
         late = now_s - self._due_s > self._step_s  # it was idle
         self._due_s = (now_s if late else self._due_s) + self._step_s
         time.sleep(max(0.0, self._due_s - now_s))
         for job in jobs:
-            job.step()
+            self._jobs[job].step()
 
-    def end(self, job: CardLevel0) -> None:
+    def end(self, job: Level0Stream) -> None:
         """Remove a job."""
-        job.over = True
+        self._jobs.pop(job).over = True
 
     def close(self) -> None:
         """Do nothing."""

@@ -102,7 +102,7 @@ def plain(word: str) -> str:
 def planned(synthesizer: Synthesizer, line: str, knobs: dict[str, Any]) -> Plan:
     """Return the plan of a sentence with timestamps."""
     params = SamplingParams(seed=1, **knobs)
-    return synthesizer.plan(SpeechJob("timed", line, params, timestamps="word"))
+    return synthesizer.planner.plan(SpeechJob("timed", line, params, timestamps="word"))
 
 
 def spoken(
@@ -121,7 +121,7 @@ def spoken(
         samples.append(chunk.samples)
     with_s = perf_counter() - started_s
     assert chunk.result is not None
-    plain_plan = synthesizer.plan(SpeechJob("plain", line, SamplingParams(seed=1, **knobs)))
+    plain_plan = synthesizer.planner.plan(SpeechJob("plain", line, SamplingParams(seed=1, **knobs)))
     started_s = perf_counter()
     list(synthesizer.speak(plain_plan))
     cost_s = with_s - (perf_counter() - started_s)
@@ -158,7 +158,7 @@ def without_a_word(
     rest = torch.cat([codes[:first, 0], codes[end:, 0]])
     job = Level0Job(
         speech,
-        synthesizer._planner.front_end,
+        synthesizer.planner.front_end,
         (),
         plan,
         lambda _: None,

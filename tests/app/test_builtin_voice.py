@@ -19,7 +19,7 @@ WEIGHTS = Path(__file__).parents[2] / "weights"
 def test_the_builtin_voice_speaks_a_sentence_and_stops_by_itself() -> None:
     synthesizer = Synthesizer.load(settings_of(WEIGHTS, max_text_chars=200))
     job = SpeechJob("id", "Rice is often served in round bowls.", SamplingParams(seed=1))
-    chunks = list(synthesizer.speak(synthesizer.plan(job)))
+    chunks = list(synthesizer.speak(synthesizer.planner.plan(job)))
     result, samples = chunks[-1].result, np.concatenate([chunk.samples for chunk in chunks])
     assert result is not None
     assert result.finish_reason == "stop"
@@ -32,10 +32,10 @@ def test_the_builtin_voice_speaks_a_sentence_and_stops_by_itself() -> None:
 @pytest.mark.weights
 def test_the_builtin_voices_are_as_loud_as_their_cards_say() -> None:
     synthesizer = Synthesizer.load(settings_of(WEIGHTS, weights="int8", max_text_chars=200))
-    for voice in synthesizer.voices.builtin:
+    for voice in synthesizer.planner.voices.builtin:
         assert voice.speech_lufs is not None, "run python -m scripts.measure_voices"
         job = SpeechJob("id", "She called many times.", SamplingParams(seed=1), voice.name)
-        chunks = synthesizer.speak(synthesizer.plan(job))
+        chunks = synthesizer.speak(synthesizer.planner.plan(job))
         spoken = np.concatenate([chunk.samples for chunk in chunks])
         heard = loudness_lufs(spoken, synthesizer.info.sample_rate_hz)
         assert heard == pytest.approx(voice.speech_lufs, abs=2.0), voice.name

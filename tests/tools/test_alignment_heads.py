@@ -20,7 +20,7 @@ def test_the_built_in_voice_s_head_is_found() -> None:
     synthesizer = Synthesizer.load(settings_of(BUILTIN_MODEL, max_text_chars=200))
     spoken: list[SpokenUtterance] = []
     for text in ("The birch canoe slid on the smooth planks.", "Glue the sheet to the wall."):
-        plan = synthesizer.plan(SpeechJob("a", text, SamplingParams(seed=1)))
+        plan = synthesizer.planner.plan(SpeechJob("a", text, SamplingParams(seed=1)))
         *_, last = synthesizer.speak(plan)
         assert last.result is not None
         spoken += last.result.utterances

@@ -45,7 +45,7 @@ def entropies(synthesizer: Synthesizer) -> dict[str, np.ndarray]:
     traces = []
     for text, seed in zip([*TEXTS, TEXTS[0]], (0, 0, 1), strict=True):
         params = SamplingParams(preset="stable", seed=seed)
-        plan = synthesizer.plan(SpeechJob("a", text, params, trace=True))
+        plan = synthesizer.planner.plan(SpeechJob("a", text, params, trace=True))
         *_, last = synthesizer.speak(plan)
         assert last.result is not None
         traces += [piece.trace for piece in last.result.utterances]

@@ -110,7 +110,7 @@ def _judge(task: tuple[str, str, int, str, dict[str, Any], list[str]]) -> list[J
     for number, text in enumerate(texts):
         params = SamplingParams.model_validate({"seed": seed, **knobs})
         chunks = list(
-            speaker.speak(speaker.plan(SpeechJob(f"judge-{number}", text, params, voice)))
+            speaker.speak(speaker.planner.plan(SpeechJob(f"judge-{number}", text, params, voice)))
         )
         result = chunks[-1].result
         samples = np.concatenate([chunk.samples for chunk in chunks])

@@ -12,8 +12,9 @@ from app.commands.speech.journal import Journal
 from app.engine.continued import JobChain
 from app.engine.engine import SpeechEngine
 from app.engine.errors import SpeechError
-from app.engine.interface import Backend, Plan
+from app.engine.interface import Plan
 from app.engine.job import AudioChunk, SpeechJob, SpeechResult, Unreadable
+from app.engine.model import LoadedModel
 from app.engine.serving.running import SpeechStream
 from app.settings import Settings
 from models.text.characters import check
@@ -49,7 +50,7 @@ class LongSpeechEngine(SpeechEngine):
     pieces: Sequence[str] = ()  # of the only text that is spoken; empty: it is split
     failure: CommandFailed | None = None  # why it could not be kept
 
-    def __init__(self, load: Callable[[], Backend], settings: Settings) -> None:
+    def __init__(self, load: Callable[[], LoadedModel], settings: Settings) -> None:
         super().__init__(load, settings)
         self.begins_s: list[float] = []  # where each piece begins in the sound, at speed 1
 

@@ -7,15 +7,22 @@ other codes (NAR) and decode them (codec). Here both take turns.
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from time import perf_counter
+from contextlib import closing
+from time import monotonic, perf_counter
 from typing import Final
 
+from app.engine.backend.audio_maker import AudioMaker
+from app.engine.backend.batch_factory import BatchFactory
 from app.engine.interface import Batch, Level0Stream, Plan, SoundStream
-from app.engine.job import AudioChunk
+from app.engine.job import AudioChunk, Progress, SpeechResult
 from app.engine.messages import ArMessage
+from app.engine.playback import Playback
 
 OnStep = Callable[[float], bool]
 """Called after every step with the seconds that it took; False ends all jobs, without results."""
+
+OnProgress = Callable[[Progress], bool]
+"""Called after every step; False stops the job."""
 
 
 def go_on(_: float) -> bool:
@@ -54,3 +61,30 @@ def run(
             return
         for speech in running:
             yield from speech.chunks()
+
+
+def speak(
+    ar: BatchFactory, audio: AudioMaker, plan: Plan, on_progress: OnProgress | None = None
+) -> Iterator[AudioChunk]:
+    """Yield the audio of one job, the last chunk with the result, for callers without an engine.
+
+    ``on_progress`` is called after every step; False ends the job without a result.
+    """
+    playback = Playback(monotonic() - plan.text_s)
+    with (
+        closing(ar.called_batch(plan.rows)) as batch,
+        closing(audio.sound_stream(plan, playback)) as sound,
+    ):
+        speech = RunningSpeech(batch, plan, sound)
+
+        def goes_on(_: float) -> bool:
+            return on_progress is None or on_progress(speech.job.progress)
+
+        yield from run(batch, [speech], goes_on)
+
+
+def spoken(ar: BatchFactory, audio: AudioMaker, plan: Plan) -> SpeechResult:
+    """Speak a job by itself, and return its result."""
+    *_, last = speak(ar, audio, plan)
+    assert last.result is not None  # the last chunk has it
+    return last.result

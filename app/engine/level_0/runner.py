@@ -21,7 +21,7 @@ from typing import Self
 import torch
 
 from app.engine.errors import GenerationFailed, broken
-from app.engine.interface import Plan
+from app.engine.interface import Level0Stream, Plan
 from app.engine.job import SamplerMemory
 from app.engine.level_0.hypothesis_group import Drawn, HypothesisGroup, drawn_of
 from app.engine.level_0.input_batch import InputBatch, QueuedStep
@@ -273,6 +273,7 @@ class JobBatch:
             speech.model, prefixes, slots=slots, max_length=self._max_length, pool=pool,
             record=record,
         )  # fmt: skip
+        self._jobs: dict[Level0Stream, Level0Job] = {}  # each under itself, as others know it
         # Of jobs whose utterance needs longer slots.
         self._own: dict[Level0Job, ArRunner] = {}
         self._pins: dict[Level0Job, ExitStack] = {}  # of all jobs, in the prefix cache
@@ -290,19 +291,23 @@ class JobBatch:
         `step` calls ``on_message`` with each message of the job, in order.
         """
         job = self._make(plan, on_message)
+        self._jobs[job] = job
         self._pins[job] = pins = ExitStack()
         pins.enter_context(self._prefixes.pinned(*job.keys))
         return job
 
-    def end(self, job: Level0Job) -> None:
+    def end(self, job: Level0Stream) -> None:
         """Remove a job, whether it is over or not; its rows are free at once."""
+        if (known := self._jobs.pop(job, None)) is not None:
+            self._end(known)
+
+    def _end(self, job: Level0Job) -> None:
         if isinstance(job.utterance, Drawn):
             self._own.get(job, self._shared).cancel(job.utterance)
         job.utterance = None
         job.over = True
         self._own.pop(job, None)
-        if (pins := self._pins.pop(job, None)) is not None:
-            pins.close()
+        self._pins.pop(job).close()
 
     def close(self) -> None:
         """Remove all jobs, and free the KV cache; the batch is of no more use."""
@@ -310,28 +315,30 @@ class JobBatch:
             pins.close()
         self._pins.clear()
         self._own.clear()
+        self._jobs.clear()
         # Whoever holds the batch still, as the traceback of a crash does, must not hold its memory.
         self._shared.close()
         del self._shared
         self._pool = None
 
-    def step(self, jobs: Collection[Level0Job]) -> None:
+    def step(self, jobs: Collection[Level0Stream]) -> None:
         """Draw a step of some jobs; the others are paused.
 
         A job that fails has its `error` set, and does not affect the others.
         """
         started_s = perf_counter()
-        fresh = [job for job in jobs if job.utterance is None and not job.over]
+        drawing = [self._jobs[job] for job in jobs]
+        fresh = [job for job in drawing if job.utterance is None and not job.over]
         for job in fresh[: MAX_PREFILLS * self._shared.frames]:
             self._prefill(job)
-        groups = [job.utterance for job in jobs if isinstance(job.utterance, Drawn)]
+        groups = [job.utterance for job in drawing if isinstance(job.utterance, Drawn)]
         for runner in (self._shared, *self._own.values()):
             runner.step(groups)
-        for job in jobs:
+        for job in drawing:
             if isinstance(job.utterance, MaskedUtterance):
                 job.utterance.step()
         step_s = perf_counter() - started_s
-        for job in jobs:
+        for job in drawing:
             job.emit_finished_blocks(step_s)
 
     def _prefill(self, job: Level0Job) -> None:

@@ -12,9 +12,10 @@ from time import monotonic
 
 from app.engine.cost_model import SHORT_S, Capacity, Cost
 from app.engine.errors import DeadlineExceeded, EngineNotReady, SpeechError
-from app.engine.interface import Backend, FirstChunk, Level0Stream, Plan, SoundStream
+from app.engine.interface import FirstChunk, Level0Stream, Plan, SoundStream
 from app.engine.job import AudioChunk, FinishReason, Progress, SpeechResult
 from app.engine.messages import ArMessage, JobFailed
+from app.engine.model import AudioPart
 from app.engine.playback import Playback
 from app.engine.quota import share
 from app.engine.serving.metrics import EngineMetrics
@@ -278,16 +279,16 @@ class RunningJob(SpeechStream):
         elapsed_s = 0.0 if self.first_s is None else monotonic() - self.first_s
         return max(0.0, capacity.chunk_s(self.first_chunks[coming].frames) - elapsed_s)
 
-    def begin_sound(self, backend: Backend) -> None:
+    def begin_sound(self, maker: AudioPart) -> None:
         """Have what makes its audio."""
         if self.sound is None and self.plan is not None:
-            self.sound = backend.sound_stream(self.plan, self.playback)
+            self.sound = maker.sound_stream(self.plan, self.playback)
 
-    def next_chunk(self, backend: Backend) -> AudioChunk | None:
+    def next_chunk(self, maker: AudioPart) -> AudioChunk | None:
         """Return the next chunk of audio of the current message; None at its end."""
         if not self.audio:
             if self.replayed is not None:
-                self.audio.append(backend.replay(self.replayed, self.playback))
+                self.audio.append(maker.replay(self.replayed, self.playback))
             else:
                 self._push(self.messages.popleft())
         chunk = next(self.audio[0], None)

@@ -254,6 +254,7 @@ class Scheduler:
         self._owed_s = min(_MOST_OWED_S, max(-_MOST_OWED_S, owed_s))
 
     def _remove(self, batch: Batch, job: RunningJob) -> None:
+        assert job.level_0 is not None
         self._drawn.remove(job)
         batch.end(job.level_0)
         job.level_0 = None

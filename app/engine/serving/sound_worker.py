@@ -7,9 +7,9 @@ from time import monotonic, perf_counter
 from app.engine.cost_model import SHARE, Capacity
 from app.engine.durations import spoken_symbols
 from app.engine.errors import SpeechError, WorkerLost, broken
-from app.engine.interface import Backend
 from app.engine.job import FinishReason
 from app.engine.messages import ArMessage, JobFailed
+from app.engine.model import AudioPart
 from app.engine.serving.running import Outcomes, RunningJob
 from app.engine.streams import Stream, least_lead_s, may_begin, promised
 from models.cuda.lost import is_device_lost
@@ -150,11 +150,11 @@ class SoundWorker:
             self._closed = True
             self._changed.notify_all()
 
-    def run(self, backend: Backend) -> None:
+    def run(self, maker: AudioPart) -> None:
         """Make audio until closed."""
         while jobs := self._next():
-            for job in self._prepared(backend, jobs):
-                self._work_on(backend, job)
+            for job in self._prepared(maker, jobs):
+                self._work_on(maker, job)
             self.beat_s = monotonic()
 
     def fail_all(self, error: SpeechError) -> None:
@@ -176,10 +176,10 @@ class SoundWorker:
                     return ()
                 self._changed.wait(_WAIT_S)
 
-    def _prepared(self, backend: Backend, jobs: Sequence[RunningJob]) -> Sequence[RunningJob]:
+    def _prepared(self, maker: AudioPart, jobs: Sequence[RunningJob]) -> Sequence[RunningJob]:
         """Return the most urgent job, and those whose next chunks were made along with its."""
         alone = jobs[:1]
-        self._at_once = backend.chunks_at_once
+        self._at_once = maker.chunks_at_once
         if self._at_once == 1:
             return alone
         together = {
@@ -193,7 +193,7 @@ class SoundWorker:
         try:
             for job in together.values():
                 job.push_queued()
-            made = [together[stream] for stream in backend.make_together([*together])]
+            made = [together[stream] for stream in maker.make_together([*together])]
         except Exception as error:
             if is_device_lost(error):
                 raise
@@ -209,7 +209,7 @@ class SoundWorker:
             job.shared_s += work_s / len(made)
         return made
 
-    def _work_on(self, backend: Backend, job: RunningJob) -> None:
+    def _work_on(self, maker: AudioPart, job: RunningJob) -> None:
         """Make the next chunk of a job; an error ends that job alone."""
         if job.abandoned is not None:
             self._end(job, job.abandoned)
@@ -218,11 +218,11 @@ class SoundWorker:
         started_s = perf_counter()
         before_s = playback.audio_s
         try:
-            job.begin_sound(backend)
+            job.begin_sound(maker)
             if playback.played and playback.first_s is None:
                 self.promise()
                 playback.prebuffer_s = self.prebuffer_s(job)
-            chunk = job.next_chunk(backend)
+            chunk = job.next_chunk(maker)
         except WorkerLost:
             raise
         except Exception as error:

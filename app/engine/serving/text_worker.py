@@ -6,8 +6,9 @@ from functools import partial
 from app.engine.cost_model import Capacity
 from app.engine.durations import pauses_s, spoken_symbols
 from app.engine.errors import InvalidRequest, broken
-from app.engine.interface import Backend, Plan, Reading
+from app.engine.interface import Plan, Reading
 from app.engine.job import SpeechJob
+from app.engine.model import TextPart
 from app.engine.quota import share
 from app.engine.serving.running import JobQueue, Outcomes, RunningJob
 from app.engine.serving.turns import OnPiece, TurnThread
@@ -42,26 +43,28 @@ class TextWorker:
         """Seconds for which the present piece of a text has been read; 0 if there is none."""
         return self._thread.silent_s
 
-    def read(self, backend: Backend, job: RunningJob, asked: SpeechJob) -> None:
+    def read(self, planner: TextPart, job: RunningJob, asked: SpeechJob) -> None:
         """Submit a job to be planned and queued, or refused."""
         length = TEXT_CHARS + len(asked.text)
-        self._thread.submit(asked.client, length, partial(self._plan, backend, job, asked))
+        self._thread.submit(asked.client, length, partial(self._plan, planner, job, asked))
 
-    def preview(self, backend: Backend, job: SpeechJob) -> "Future[Reading]":
+    def preview(self, planner: TextPart, job: SpeechJob) -> "Future[Reading]":
         """Submit the text of a job to be read and not spoken."""
         length = TEXT_CHARS + len(job.text)
-        return self._thread.result(job.id, job.client, length, partial(backend.read, job))
+        return self._thread.result(job.id, job.client, length, partial(planner.read, job))
 
     def close(self) -> None:
         """Plan no more jobs."""
         self._thread.close()
 
-    def _plan(self, backend: Backend, job: RunningJob, asked: SpeechJob, on_piece: OnPiece) -> None:
+    def _plan(
+        self, planner: TextPart, job: RunningJob, asked: SpeechJob, on_piece: OnPiece
+    ) -> None:
         """Plan a job and queue it, or refuse it."""
         if job.abandoned is not None:
             return
         try:
-            plan = backend.plan(asked, on_piece)
+            plan = planner.plan(asked, on_piece)
             self._check_rows(plan)
             speech_s = self._capacity.speech_s(spoken_symbols(plan.utterances))
             silence_s = pauses_s(plan.utterances, plan.params.pause_s, more=asked.more)

@@ -37,7 +37,7 @@ from samplers.knobs.features import hypotheses_of
 _NO_SAMPLES: Samples = np.zeros(0, np.float32)
 
 
-class SoundJob:
+class AudioJob:
     """Makes the audio of one job; a `app.engine.interface.SoundStream`.
 
     `utterance` is the one that has begun and not ended.

@@ -43,7 +43,7 @@ def test_a_card_of_16_gb_keeps_the_prefixes_of_five_voices_beside_what_is_let_in
 @pytest.fixture(scope="module")
 def plan(toy: Any) -> Plan:
     own = Synthesizer.load(settings_of(toy, max_text_chars=200))
-    return own.plan(SpeechJob("one", "One.", SamplingParams(seed=1)))
+    return own.planner.plan(SpeechJob("one", "One.", SamplingParams(seed=1)))
 
 
 @pytest.mark.parametrize(

@@ -83,7 +83,7 @@ def test_a_service_reads_no_text_in_the_process_that_draws(toy, local, monkeypat
     with pytest.raises(AssertionError, match="read here"):
         outcome(local, "Hello there.")
     with closing(Synthesizer.load(settings, started=ModelWorkers())) as there:
-        assert [*there.plan(job(SPOKEN[2])).utterances] == wanted.utterances
-        assert [*there.read(job(SPOKEN[2])).utterances] == wanted.utterances
+        assert [*there.planner.plan(job(SPOKEN[2])).utterances] == wanted.utterances
+        assert [*there.planner.read(job(SPOKEN[2])).utterances] == wanted.utterances
         with pytest.raises(InvalidRequest, match="characters once numbers"):
-            there.plan(job(TEXTS["digits"]))
+            there.planner.plan(job(TEXTS["digits"]))

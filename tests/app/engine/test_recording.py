@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from app.engine.backend import planner, synthesizer
+from app.engine.backend import batch_factory, encoder, synthesizer
+from app.engine.backend.model_memory import ModelMemory
 from app.engine.backend.synthesizer import Synthesizer
 from app.engine.engine import SpeechEngine
 from app.engine.errors import GenerationFailed
@@ -18,7 +19,7 @@ from app.engine.job import SpeechJob, SpeechResult
 from app.engine.level_0.runner import JobBatch
 from app.engine.memory import Memory
 from app.engine.sound import decoder
-from app.engine.sound.job import SoundJob
+from app.engine.sound.job import AudioJob
 from app.engine.sound.recording import ChunkSizes, RecordedChunks
 from app.settings import Settings
 from models.cuda.graphs import Recorder
@@ -96,7 +97,7 @@ async def test_no_thread_computes_while_another_records_at_the_start_after_crash
 
         return called
 
-    for module in (planner, synthesizer, decoder):
+    for module in (encoder, batch_factory, decoder):
         monkeypatch.setattr(module, "alone", lambda _: device.lock)
     monkeypatch.setattr(Recorder, "record", lambda _, function: device.record(function))
     few = partial(RecordedChunks, sizes=ChunkSizes(rows=(2,), columns=512, streams=9))
@@ -105,14 +106,14 @@ async def test_no_thread_computes_while_another_records_at_the_start_after_crash
     monkeypatch.setattr(decoder.SoundDecoder, "ready", decoder.SoundDecoder.warm_up)
     monkeypatch.setattr(PagedPasses, "run", device.watch(PagedPasses.run))
     monkeypatch.setattr(JobBatch, "step", crashing("level 0", JobBatch.step))
-    monkeypatch.setattr(SoundJob, "push", crashing("sound", SoundJob.push))
-    unload = Synthesizer.unload
+    monkeypatch.setattr(AudioJob, "push", crashing("sound", AudioJob.push))
+    unload = ModelMemory.unload
 
-    def unloaded(own: Synthesizer, is_idle: Callable[[], bool]) -> None:
+    def unloaded(own: ModelMemory, is_idle: Callable[[], bool]) -> None:
         unload(own, is_idle)
         asleep.append(1)
 
-    monkeypatch.setattr(Synthesizer, "unload", unloaded)
+    monkeypatch.setattr(ModelMemory, "unload", unloaded)
     options = Settings(max_queue=4, request_timeout_s=60.0, slots=2, unload_after_s=0.5)
     model = settings_of(toy, max_text_chars=200)
     async with SpeechEngine(lambda: Synthesizer.load(model), options) as engine:

@@ -82,7 +82,7 @@ def spoken(
         max_duration_s=0.2,
         params=SamplingParams(seed=1),
     )
-    return list(synthesizer.speak(synthesizer.plan(job)))
+    return list(synthesizer.speak(synthesizer.planner.plan(job)))
 
 
 def sound(chunks: Iterable[AudioChunk]) -> Samples:
@@ -143,7 +143,7 @@ def test_what_vocos_spoke_is_heard_again(tmp_path: Path, vocos_cache: Path) -> N
     chunks = spoken(synthesizer)
     result = chunks[-1].result
     assert result is not None
-    again = synthesizer.replay(result, Playback(monotonic()))
+    again = synthesizer.audio.replay(result, Playback(monotonic()))
     np.testing.assert_array_equal(sound(again), sound(chunks))
 
 

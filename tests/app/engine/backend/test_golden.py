@@ -45,7 +45,7 @@ def loaded(folder: Path, weights: Literal["int8", "float32"] = "int8") -> Synthe
 
 @pytest.mark.slow
 def test_codes_that_are_those_stored_are_the_same(folder: Path) -> None:
-    result = loaded(folder).check_golden()
+    result = loaded(folder).checks.check_golden()
     assert result is not None
     assert (result.spoken, result.different) == (1, 0)
 
@@ -54,7 +54,7 @@ def test_codes_that_are_those_stored_are_the_same(folder: Path) -> None:
 def test_codes_that_are_not_those_stored_are_counted(folder: Path) -> None:
     (right,) = read_golden(folder)
     write(folder, right, right.model_copy(update={"params": {"seed": 4, "temperature": 0.8}}))
-    result = loaded(folder).check_golden()
+    result = loaded(folder).checks.check_golden()
     assert result is not None
     assert (result.spoken, result.different) == (2, 1)
 
@@ -62,14 +62,14 @@ def test_codes_that_are_not_those_stored_are_counted(folder: Path) -> None:
 def test_there_is_nothing_to_compare_without_stored_codes_or_with_other_weights(
     folder: Path, toy: Path
 ) -> None:
-    assert loaded(toy).check_golden() is None
-    assert loaded(folder, weights="float32").check_golden() is None
+    assert loaded(toy).checks.check_golden() is None
+    assert loaded(folder, weights="float32").checks.check_golden() is None
 
 
 def test_a_damaged_file_is_named(folder: Path) -> None:
     (folder / GOLDEN_FILE).write_text("[{}]", "utf-8")
     with pytest.raises(CheckpointError, match=GOLDEN_FILE):
-        loaded(folder).check_golden()
+        loaded(folder).checks.check_golden()
 
 
 def test_the_built_in_voices_ship_the_codes_that_their_codec_gives_here() -> None:
@@ -86,6 +86,6 @@ def test_the_built_in_voices_ship_the_codes_that_their_codec_gives_here() -> Non
 @pytest.mark.weights
 def test_the_built_in_model_speaks_its_golden_requests() -> None:
     assert len(read_golden(BUILTIN_MODEL)) == 20, "run python -m scripts.gen_golden"
-    result = loaded(BUILTIN_MODEL).check_golden()
+    result = loaded(BUILTIN_MODEL).checks.check_golden()
     assert result is not None
     assert result.different == 0

@@ -107,6 +107,6 @@ def test_a_head_that_does_not_exist_stops_the_load(toy) -> None:
         Synthesizer.load(settings_of(toy, max_text_chars=99, alignment="99.0"))
     loaded = Synthesizer.load(settings_of(toy, max_text_chars=99, alignment="0.0"))
     job = SpeechJob("a", "Hi.", SamplingParams(seed=3), max_duration_s=0.5, timestamps="word")
-    *_, last = loaded.speak(loaded.plan(job))
+    *_, last = loaded.speak(loaded.planner.plan(job))
     assert last.result is not None
     assert last.result.utterances[0].words

@@ -40,7 +40,7 @@ def job(text: str = "Hello.", **fields) -> SpeechJob:
 
 
 def spoken(synthesizer: Synthesizer, wanted: SpeechJob) -> tuple[list[AudioChunk], SpeechResult]:
-    plan = synthesizer.plan(wanted)
+    plan = synthesizer.planner.plan(wanted)
     chunks = list(synthesizer.speak(plan))
     result = chunks[-1].result
     assert result is not None
@@ -115,7 +115,7 @@ def heard_at(synthesizer, params: SamplingParams) -> list[int]:
         told.append(progress.frames)
         return True
 
-    plan = synthesizer.plan(job("Hello.", params=params, max_duration_s=140 / 75))
+    plan = synthesizer.planner.plan(job("Hello.", params=params, max_duration_s=140 / 75))
     for chunk in synthesizer.speak(plan, note):
         assert len(chunk.samples)
         frames.append(told[-1])
@@ -136,8 +136,8 @@ def test_a_frame_that_may_be_taken_back_is_not_heard(synthesizer):
 
 
 def early_of(synthesizer, params):
-    plan = synthesizer.plan(job("One.", params=params))
-    with closing(synthesizer.sound_stream(plan, Playback(0.0))) as sound:
+    plan = synthesizer.planner.plan(job("One.", params=params))
+    with closing(synthesizer.audio.sound_stream(plan, Playback(0.0))) as sound:
         return sound.first_chunks
 
 
@@ -155,10 +155,10 @@ def test_the_frames_that_first_chunks_wait_for_are_known(synthesizer):
 
 @pytest.mark.slow
 def test_streamed_codes_are_those_of_decoding_the_whole(synthesizer):
-    plan = synthesizer.plan(job("One, two. Three!", params=ENDLESS, max_duration_s=2.0))
+    plan = synthesizer.planner.plan(job("One, two. Three!", params=ENDLESS, max_duration_s=2.0))
     *_, last = synthesizer.speak(plan)
     speech, first = synthesizer.speech, last.result.utterances[0]
-    ids = synthesizer._planner.front_end.encode(plan.utterances[0].phonemes)
+    ids = synthesizer.planner.front_end.encode(plan.utterances[0].phonemes)
     piece = UtteranceInput(
         ids, plan.params, 1, 0, max_frames=len(first.codes), prompt=plan.speakers[0][1]
     )
@@ -215,7 +215,7 @@ def test_a_replay_has_the_samples_and_the_account_of_the_speech(synthesizer, tex
     wanted = job(text, params=params, max_duration_s=(frames or 90) / 75)
     chunks, result = spoken(synthesizer, wanted)
     playback = Playback(monotonic() - 0.5)
-    again = list(synthesizer.replay(result, playback))
+    again = list(synthesizer.audio.replay(result, playback))
     np.testing.assert_array_equal(whole(again), whole(chunks))
     assert all(chunk.result is None for chunk in again[:-1])
     replayed = again[-1].result
@@ -233,7 +233,7 @@ def test_a_job_that_is_told_to_stop_gives_nothing_more(synthesizer, monkeypatch)
         seen.append((progress.utterance, progress.utterances, progress.frames))
         return progress.frames < 13
 
-    chunks = list(synthesizer.speak(synthesizer.plan(job("One. Two.")), going))
+    chunks = list(synthesizer.speak(synthesizer.planner.plan(job("One. Two.")), going))
     assert {chunk.result for chunk in chunks} == {None}
     assert seen[0] == (0, 2, 1)
     assert seen[-1] == (1, 2, 13)
@@ -282,17 +282,17 @@ def test_more_than_two_functions_that_cannot_be_recorded_fail_the_start_and_fewe
     monkeypatch.setattr(backend, "memory_of", lambda model, *_: Memory(model, 8 << 20))
     recorded = Synthesizer.load(settings_of(toy, max_text_chars=200))
     if starts:
-        recorded.batch(2).close()
+        recorded.ar.batch(2).close()
     else:
         with pytest.raises(RuntimeError, match="3 functions cannot be recorded: RuntimeError: no"):
-            recorded.batch(2)
+            recorded.ar.batch(2)
     assert recorded.info.unrecorded == ("RuntimeError: no",) * broken
 
 
 def test_the_first_sound_is_measured_without_the_time_that_a_batch_is_made_in(
     synthesizer, monkeypatch
 ):
-    now_s, starts, right = [0.0], list[float](), synthesizer.batch
+    now_s, starts, right = [0.0], list[float](), synthesizer.ar.batch
 
     def clock() -> float:
         now_s[0] += 1e-3
@@ -303,12 +303,13 @@ def test_the_first_sound_is_measured_without_the_time_that_a_batch_is_made_in(
         return right(slots)
 
     for place in ("monotonic", "perf_counter"):
-        monkeypatch.setattr(f"app.engine.backend.synthesizer.{place}", clock)
+        monkeypatch.setattr(f"app.engine.backend.self_check.{place}", clock)
+    monkeypatch.setattr("app.engine.backend.pipeline.perf_counter", clock)
     monkeypatch.setattr("app.engine.playback.monotonic", clock)
-    monkeypatch.setattr(synthesizer, "batch", slow_batch)
+    monkeypatch.setattr(synthesizer.ar, "batch", slow_batch)
     costs = Capacity()
     monkeypatch.setattr(costs, "note_start", starts.append)
-    synthesizer.measure(costs, 1).close()
+    synthesizer.checks.measure(costs, 1).close()
     assert starts
     assert max(starts) < 100
 
@@ -328,17 +329,17 @@ def test_voices_and_recordings_are_encoded_on_streams_of_their_own(
         seen.append([*entered])
         return torch.zeros(len(samples) // 320, 8, dtype=torch.int64)
 
-    voices, recordings, planned = object(), object(), synthesizer._planner
+    voices, files, encoder = object(), object(), synthesizer.encoder
     monkeypatch.setattr(torch.cuda, "stream", noted)
-    monkeypatch.setattr(planned, "_stream", voices)
-    monkeypatch.setattr(planned, "_own_stream", recordings)
+    monkeypatch.setattr(encoder, "_voice_stream", voices)
+    monkeypatch.setattr(encoder, "_file_stream", files)
     monkeypatch.setattr(synthesizer.speech.codec, "encode", encode)
-    planned._prompts._entries.clear()
-    spoken = synthesizer.voices.default.model_copy(update={"codes": None})
-    assert planned._prompt(spoken) is not None
-    planned._prompts._entries.clear()
-    synthesizer.encode(Recording(np.zeros(48_000, np.float32), 24_000))
-    assert seen == [[voices], [recordings]]
+    encoder._prompts._entries.clear()
+    spoken = synthesizer.planner.voices.default.model_copy(update={"codes": None})
+    assert encoder.prompt(spoken) is not None
+    encoder._prompts._entries.clear()
+    encoder.encode(Recording(np.zeros(48_000, np.float32), 24_000))
+    assert seen == [[voices], [files]]
 
 
 @pytest.mark.slow
@@ -350,6 +351,6 @@ def test_a_gpu_is_asked_for_the_same_codes_among_more_than_a_few_rows(synthesize
         return logits.roll(1, -1) if level == 0 and len(hidden) > 4 else logits
 
     monkeypatch.setattr(Valle, "logits", rounded)
-    assert synthesizer.check_deterministic()
-    monkeypatch.setattr(synthesizer, "info", replace(synthesizer.info, device="cuda"))
-    assert not synthesizer.check_deterministic()
+    assert synthesizer.checks.check_deterministic()
+    monkeypatch.setattr(synthesizer.checks, "info", replace(synthesizer.info, device="cuda"))
+    assert not synthesizer.checks.check_deterministic()

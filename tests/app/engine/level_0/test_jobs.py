@@ -37,7 +37,7 @@ def synthesizer(toy) -> Synthesizer:
 def plan(synthesizer: Synthesizer, number: int, most_s: float = 0.6, **knobs: object) -> Plan:
     params = SamplingParams.model_validate({"seed": number, "ban_tokens": (512,), **knobs})
     job = SpeechJob(f"job-{number}", TEXTS[number % 4], params, max_duration_s=most_s)
-    return synthesizer.plan(job)
+    return synthesizer.planner.plan(job)
 
 
 def begin(batch: JobBatch, plan: Plan) -> tuple[Level0Job, list[ArMessage]]:
@@ -72,7 +72,7 @@ def drawn_by(batch: JobBatch, plan: Plan) -> tuple[Drawn, list[ArMessage]]:
 
 def finished(synthesizer: Synthesizer, plan: Plan) -> list[ArMessage]:
     """Return the items of a job by itself."""
-    with closing(synthesizer.batch(plan.rows)) as batch:
+    with closing(synthesizer.ar.batch(plan.rows)) as batch:
         job, items = begin(batch, plan)
         finish(batch, job)
     assert job.error is None
@@ -86,7 +86,7 @@ def alone(synthesizer: Synthesizer, plan: Plan) -> list[int]:
 def test_jobs_that_join_pause_and_leave_have_the_codes_that_they_have_alone(synthesizer):
     plans = [plan(synthesizer, number) for number in range(4)]
     plans[1] = plan(synthesizer, 1, cfg_strength=2.0)
-    with closing(synthesizer.batch(8)) as batch:
+    with closing(synthesizer.ar.batch(8)) as batch:
         begun = [begin(batch, one) for one in plans[:2]]
         for _ in range(7):
             batch.step([job for job, _ in begun])
@@ -110,7 +110,7 @@ def test_final_frames_are_handed_on_once_in_whole_blocks_and_none_that_is_rewoun
     block = synthesizer.speech.model.config.block_frames
     blocks, backtracks = 0, 0
     for seed in (1, 5, 9):
-        with closing(synthesizer.batch(1)) as batch:
+        with closing(synthesizer.ar.batch(1)) as batch:
             drawn, (first, *others, last) = drawn_by(batch, plan(synthesizer, seed, **knobs))
         assert (first.kind, last.kind) == ("started", "done")
         handed = [message.codes for message in others if message.kind == "frames"]
@@ -123,7 +123,7 @@ def test_final_frames_are_handed_on_once_in_whole_blocks_and_none_that_is_rewoun
 
 
 def test_a_few_utterances_are_prefilled_between_two_steps(synthesizer):
-    with closing(synthesizer.batch(8)) as batch:
+    with closing(synthesizer.ar.batch(8)) as batch:
         jobs = [begin(batch, plan(synthesizer, number))[0] for number in range(MAX_PREFILLS + 1)]
         batch.step(jobs)
         assert sum(job.utterance is not None for job in jobs) == MAX_PREFILLS
@@ -144,7 +144,7 @@ def test_a_prefill_that_fails_ends_its_own_job_alone_and_a_lost_device_none(
 
     monkeypatch.setattr(ArRunner, "admit", admit)
     plans = [plan(synthesizer, number) for number in range(3)]
-    with closing(synthesizer.batch(8)) as batch:
+    with closing(synthesizer.ar.batch(8)) as batch:
         begun = [begin(batch, one) for one in plans]
         finish(batch, *(job for job, _ in begun))
         errors = [job.error for job, _ in begun]
@@ -169,7 +169,7 @@ def test_a_pause_between_two_sentences_took_no_seconds_of_steps(synthesizer):
 
 
 def test_a_closed_batch_that_is_still_held_holds_no_cache(synthesizer):
-    batch = synthesizer.batch(2)
+    batch = synthesizer.ar.batch(2)
     cache = weakref.ref(batch._shared._batch.cache)
     batch.close()
     gc.collect()
@@ -177,10 +177,10 @@ def test_a_closed_batch_that_is_still_held_holds_no_cache(synthesizer):
 
 
 def test_a_batch_that_is_begun_while_the_weights_are_away_brings_them_back(synthesizer):
-    synthesizer.unload(lambda: True)
-    assert not synthesizer._residence.at_home
-    with closing(synthesizer.batch(2)):
-        assert synthesizer._residence.at_home
+    synthesizer.memory.unload(lambda: True)
+    assert not synthesizer.memory.residence.at_home
+    with closing(synthesizer.ar.batch(2)):
+        assert synthesizer.memory.residence.at_home
 
 
 @pytest.mark.slow
@@ -217,7 +217,7 @@ def test_the_longest_utterance_has_a_cache_of_its_own_but_over_pages_where_a_ker
     monkeypatch.setattr(model.transformer, "kernels", kernels)
     pool = PagePool(model.config, 99, dtype=torch.float32, device=torch.device("cpu"))
     prefixes = PrefixCache(model, new_cache=pool.new_cache)
-    slots, found = of.batch(1), list[list[int]]()
+    slots, found = of.ar.batch(1), list[list[int]]()
     pages = JobBatch(of.speech, slots._make, prefixes, slots=1, pool=pool)
     for batch, free in ((slots, 1), (pages, alone)):
         with closing(batch):

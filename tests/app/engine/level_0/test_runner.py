@@ -159,4 +159,4 @@ def test_the_model_is_asked_how_it_attends_only_for_those_who_want_it(model, mon
 @pytest.mark.parametrize("weights", ["float32", "int8"])
 def test_the_built_in_model_gives_each_the_codes_that_it_has_alone(weights) -> None:
     options = settings_of(BUILTIN_MODEL, weights=weights, max_text_chars=99)
-    assert Synthesizer.load(options).check_deterministic()
+    assert Synthesizer.load(options).checks.check_deterministic()

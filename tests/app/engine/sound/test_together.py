@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 import torch
 
-from app.engine.backend import synthesizer
+from app.engine.backend import capturers, synthesizer
 from app.engine.backend.synthesizer import Synthesizer
 from app.engine.cost_model import Capacity
 from app.engine.job import SpeechJob
@@ -35,7 +35,7 @@ from tests.capture.tape import Tape
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("sorted_as_on_a_gpu")]
 
 CPU, CALLING = torch.device("cpu"), partial(Recorder, warm_ups=0)
-ALL_SIZES = Synthesizer._record_chunks  # before a service that is played has fewer
+ALL_SIZES = synthesizer.record_chunks  # before a service that is played has fewer
 TEXT = "One, two. [pause:0.3s] Four, five!"
 REQUESTS: list[dict[str, Any]] = [
     {},
@@ -53,13 +53,13 @@ REQUESTS: list[dict[str, Any]] = [
 def on_a_gpu(patch: pytest.MonkeyPatch, recorder: Any, *, kept: KvCacheDtype = "auto") -> None:
     """Have services do on the CPU what they do on a GPU, with few sizes of recordings."""
 
-    def recorded(backend: Synthesizer, speech: Any, pool: Any) -> RecordedChunks:
+    def recorded(_: Any, speech: Any, pool: Any) -> RecordedChunks:
         sizes = ChunkSizes(rows=(2,), columns=512, streams=9)
         return RecordedChunks(speech, pool, recorder(CPU).record, sizes)
 
     patch.setattr(synthesizer, "memory_of", lambda model, *_: Memory(model, 8 << 20, kept))
-    patch.setattr(synthesizer, "Recorder", recorder)
-    patch.setattr(Synthesizer, "_record_chunks", recorded)
+    patch.setattr(capturers, "Recorder", lambda device, **_: recorder(device))
+    patch.setattr(synthesizer, "record_chunks", recorded)
     patch.setattr(SoundDecoder, "ready", SoundDecoder.warm_up)
 
 
@@ -118,15 +118,15 @@ def test_what_was_recorded_goes_with_the_weights_and_comes_back(
 ) -> None:
     on_a_gpu(monkeypatch, CALLING)
     backend = Synthesizer.load(settings_of(toy, max_text_chars=200))
-    backend.prepare_sound()
-    decoder, memory = backend._sound_decoder, backend._memory
+    backend.audio.prepare_sound()
+    decoder, memory = backend.audio.decoder, backend.memory.pool
     assert isinstance(decoder, SoundDecoder)
     assert memory is not None
     held, pool = decoder.recorded, weakref.ref(memory.pool())
     assert held is not None
-    with closing(backend.batch(2)) as batch:
-        assert backend.cache_bytes["level_0"] == 0
-    backend.unload(lambda: True)
+    with closing(backend.ar.batch(2)) as batch:
+        assert backend.memory.cache_bytes["level_0"] == 0
+    backend.memory.unload(lambda: True)
     assert (decoder.recorded, decoder.chunks_at_once) == (None, 1)
     assert not held._plays
     del held, batch
@@ -142,9 +142,9 @@ def test_with_8_bits_a_request_has_the_codes_alone_that_it_has_among_others(
 ) -> None:
     on_a_gpu(monkeypatch, CALLING, kept="int8")
     backend = load_synthesizer(settings_of(toy, slots=4, kv_cache_dtype="int8"))
-    assert backend.check_deterministic()
-    assert backend._memory is not None
-    assert backend._memory.pool().keys[0].dtype == torch.int8
+    assert backend.checks.check_deterministic()
+    assert backend.memory.pool is not None
+    assert backend.memory.pool.pool().keys[0].dtype == torch.int8
 
 
 def test_a_start_makes_at_most_50_recordings(toy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -155,10 +155,10 @@ def test_a_start_makes_at_most_50_recordings(toy: Path, monkeypatch: pytest.Monk
         return function
 
     on_a_gpu(monkeypatch, CALLING)
-    monkeypatch.setattr(Synthesizer, "_record_chunks", ALL_SIZES)
+    monkeypatch.setattr(synthesizer, "record_chunks", ALL_SIZES)
     monkeypatch.setattr(Recorder, "record", record)
     backend = Synthesizer.load(settings_of(toy, max_text_chars=200, alignment="1.1"))
-    backend.prepare_sound()
-    assert backend.check_deterministic()
-    with closing(backend.measure(Capacity(), 20)):
+    backend.audio.prepare_sound()
+    assert backend.checks.check_deterministic()
+    with closing(backend.checks.measure(Capacity(), 20)):
         assert 40 < len(made) <= 50

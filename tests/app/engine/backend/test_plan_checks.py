@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from app.engine.backend.limits import check_limits, limits_of
-from app.engine.backend.planner import choose_level_0, limited, nar_plan
+from app.engine.backend.plan_checks import choose_level_0, limited, nar_plan
 from app.engine.errors import InvalidRequest
 from app.engine.job import USUAL_PHONEME_S, SpeechJob, SpeechResult, SpokenUtterance
 from models.config import ModelConfig

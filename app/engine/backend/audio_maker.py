@@ -1,0 +1,75 @@
+"""Makes the audio of jobs: what a loaded model has for the thread that does."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+import torch
+
+from app.engine.backend.capturers import Capturers
+from app.engine.interface import Plan, SoundStream
+from app.engine.job import AudioChunk, SpeechResult
+from app.engine.playback import Playback
+from app.engine.sound.decoder import SoundDecoder
+from app.engine.sound.job import AudioJob
+from app.engine.sound.job import replay as replayed
+from app.engine.sound.process import SoundProcess
+from models.checkpoints.sources import SpeechModel
+from models.cuda.streams import new_stream
+from models.placement import Residence
+
+
+class AudioMaker:
+    """Makes the audio of jobs with a decoder, here or in its process.
+
+    It is an `app.engine.model.AudioPart`.
+    """
+
+    def __init__(
+        self,
+        speech: SpeechModel,
+        decoder: SoundDecoder | SoundProcess,
+        device: torch.device,
+        residence: Residence,
+        capturers: Capturers,
+    ) -> None:
+        self._speech = speech
+        self.decoder = decoder
+        self._device = device
+        self._residence = residence
+        self._capturers = capturers
+
+    def sound_context(self) -> AbstractContextManager[None]:
+        """Return the context of a CUDA stream for the sound, so that it never delays a step."""
+        return torch.cuda.stream(new_stream(self._device))
+
+    def prepare_sound(self) -> None:
+        """Make ready what makes the sound, in its thread; the process is started again if gone."""
+        self.decoder.ready()
+        self._capturers.check()
+
+    def sound_stream(self, plan: Plan, playback: Playback) -> AudioJob:
+        """Return what makes the audio of a job."""
+        return AudioJob(self._speech, plan, decoder=self.decoder, playback=playback)
+
+    def replay(self, result: SpeechResult, playback: Playback) -> Iterator[AudioChunk]:
+        """Yield the audio of a speech once more, from its codes: the same samples."""
+        self._residence.bring()
+        rate_hz = self._speech.codec.config.sample_rate_hz
+        return replayed(result, self.decoder, playback, rate_hz)
+
+    @property
+    def chunks_at_once(self) -> int:
+        """The most chunks of audio that are made together; see `app.engine.model.AudioPart`."""
+        return self.decoder.chunks_at_once
+
+    def make_together(self, streams: Sequence[SoundStream]) -> Sequence[SoundStream]:
+        """Make the next chunks of some streams; see `app.engine.model.AudioPart`."""
+        jobs: dict[Any, AudioJob] = {
+            job.utterance: job
+            for job in streams
+            if isinstance(job, AudioJob) and job.utterance is not None
+        }
+        if len(jobs) < len(streams):
+            return ()
+        return [jobs[one] for one in self.decoder.make_together([*jobs])]
