@@ -42,6 +42,7 @@ FROM ${PYTHON_IMAGE} AS files
 WORKDIR /srv/valle-serve
 COPY weights /weights
 COPY pyproject.toml README.md LICENSE NOTICE ./
+COPY gpu gpu
 COPY samplers samplers
 COPY models models
 COPY tools tools

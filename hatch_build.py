@@ -10,7 +10,7 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-FOLDERS = ("app", "cluster", "models", "samplers", "tools", "weights")
+FOLDERS = ("app", "cluster", "gpu", "models", "samplers", "tools", "weights")
 LEFT_OUT = {"__pycache__", "plots", "next", "revision.txt"}
 
 

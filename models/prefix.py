@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from models.cuda.transfers import to_device
+from gpu.transfers import to_device
 
 MARKS: Final = 6
 """Positions beside those of a text's symbols, prompt and frames: language, level, separators."""

@@ -19,9 +19,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from gpu.graphs import Play, Record
+from gpu.transfers import DEPTH, Upload
 from models.config import ModelConfig
-from models.cuda.graphs import Play, Record
-from models.cuda.transfers import DEPTH, Upload
 from models.prefix import MARKS, Prefix
 from models.stack.paged_cache import PAGE, PagedCache, PagePool
 from models.stack.slot_cache import SlotCache

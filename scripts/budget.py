@@ -15,7 +15,7 @@ import sys
 import tokenize
 from collections.abc import Iterator
 
-PRODUCT = ("app", "models", "samplers", "valle_serve")
+PRODUCT = ("app", "gpu", "models", "samplers", "valle_serve")
 DOCUMENTED = (*PRODUCT, "cluster", "tools", "training", "benchmarks", "scripts", "examples")
 MOST_PARAMETERS = 6
 LIMITS = {

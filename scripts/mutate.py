@@ -9,7 +9,8 @@ checkout, never into the checkout itself.
 Usage: python -m scripts.mutate [--seed 1] [--json mutations.json] [--only app/api ...]
 
     pip install pytest-cov
-    export PYTEST_ADDOPTS="--cov=app --cov=models --cov=samplers --cov-context=test --cov-report="
+    export PYTEST_ADDOPTS="--cov-context=test --cov-report="
+    PYTEST_ADDOPTS+=" --cov=app --cov=gpu --cov=models --cov=samplers"
     scripts/test
     python -m scripts.mutate --coverage .coverage
 """

@@ -26,7 +26,7 @@ settings.load_profile("valle-serve")
 if not torch.cuda.is_available():
     os.environ["TRITON_INTERPRET"] = "1"
     with suppress(ImportError):
-        from tests.models.cuda.kernels.interpreter import hasten
+        from tests.gpu.interpreter import hasten
 
         hasten()
 

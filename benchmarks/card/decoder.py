@@ -16,8 +16,8 @@ from app.engine.level_0.input_batch import Fetch, InputBatch
 from app.engine.level_0.paged_batch import PagedBatch
 from app.engine.level_0.slot_batch import SlotBatch
 from app.engine.utterance import UtteranceInput
-from models.cuda.graphs import Recorder
-from models.cuda.transfers import Upload
+from gpu.graphs import Recorder
+from gpu.transfers import Upload
 from models.stack.paged_cache import PAGE, PagePool
 from models.valle import Valle
 from samplers.knobs.params import SamplingParams

@@ -84,8 +84,8 @@ def chunk(device: torch.device, *, tiny: bool) -> tuple[list[TableRow], list[Tar
     from app.engine.sound.decoder import SoundDecoder
     from app.engine.sound.recording import ChunkSizes, RecordedChunks
     from app.engine.utterance import UtteranceInput
+    from gpu.graphs import Recorder
     from models.config import BOS_ID, EOS_ID
-    from models.cuda.graphs import Recorder
     from models.stack.paged_cache import PagePool
     from samplers.knobs.params import SamplingParams
 

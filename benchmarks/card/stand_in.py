@@ -33,8 +33,8 @@ from app.garbage import freeze_when_ready
 from app.main import create_app
 from app.server import server_config
 from app.settings import Settings
+from gpu.transfers import Download, Upload
 from models.cuda.kernels import operators
-from models.cuda.transfers import Download, Upload
 from models.recorded_prefixes import RecordedPrefixes
 from samplers.ar.state import Host
 
@@ -104,7 +104,7 @@ QUEUES: Final = {"level 0": DeviceQueue(), "sound": DeviceQueue()}
 
 
 class StandInRecorder:
-    """Takes the place of `models.cuda.graphs.Recorder`."""
+    """Takes the place of `gpu.graphs.Recorder`."""
 
     def __init__(self, *_: Any, priority: int = -1, **__: Any) -> None:
         self.failed: list[str] = []

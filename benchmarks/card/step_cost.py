@@ -32,10 +32,10 @@ from app.engine.sound.recording import ChunkSizes, RecordedChunks
 from app.engine.utterance import UtteranceInput
 from benchmarks.harness.report import TableRow, Target, conclude, machine, print_table
 from benchmarks.model.published import published_config
+from gpu.graphs import as_it_is
 from models.checkpoints.sources import SpeechModel
 from models.codecs.encodec import Encodec
 from models.config import BOS_ID, EOS_ID, CodecConfig, KvCacheDtype, MaskKind
-from models.cuda.graphs import as_it_is
 from models.cuda.kernels.operators import FUSED, TORCH, Kernels
 from models.cuda.kernels.sharing import FEW, PAGE, sharing
 from models.placement import prepare_for

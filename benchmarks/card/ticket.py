@@ -116,7 +116,7 @@ def measure(name: str, device_type: str, *, tiny: bool) -> Measured:
     """
     import torch
 
-    from models.cuda.library import set_up
+    from gpu.library import set_up
 
     set_up()  # as the service does; cuDNN would plan attention anew for every length
     (function,) = [part.function for part in PARTS if part.name == name]

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from models.cuda.transfers import to_device
+from gpu.transfers import to_device
 from models.prefix import Prefix
 from models.prefix_cache import Read
 from models.stack.slot_cache import SlotCache

@@ -1,4 +1,4 @@
-"""CUDA graphs, streams and pinned transfers; on a CPU each does the same work without a GPU.
+"""What a model computes in kernels of our own.
 
-Owns how work is queued on a device. Does not know models or what the tensors mean.
+Owns no way to queue work on a device, which is `gpu`'s. Does not know samplers.
 """

@@ -20,11 +20,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from gpu.streams import Work
+from gpu.transfers import to_device
 from models.config import ModelConfig
 from models.cuda.kernels.reference import SCALE_BYTES, gather
 from models.cuda.kernels.sharing import PAGE as PAGE
-from models.cuda.streams import Work
-from models.cuda.transfers import to_device
 from models.stack.slot_cache import SlotCache
 
 

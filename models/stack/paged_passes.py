@@ -11,9 +11,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from gpu.transfers import to_device
 from models.cuda.kernels.operators import Kernels
 from models.cuda.kernels.reference import gather
-from models.cuda.transfers import to_device
 from models.stack.attention import attention_statistics
 from models.stack.block import Block, RmsNorm
 from models.stack.paged_cache import PAGE, PagedCache, PagePool

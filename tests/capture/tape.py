@@ -38,7 +38,7 @@ class Queued(NamedTuple):
 
 
 class Tape:
-    """Records functions; takes the place of `models.cuda.graphs.Recorder`."""
+    """Records functions; takes the place of `gpu.graphs.Recorder`."""
 
     failed: Sequence[str] = ()
 

@@ -18,7 +18,17 @@ PAGES = [
     *sorted((ROOT / "docs").glob("**/*.md")),
     *sorted((ROOT / "weights").glob("**/*.md")),
 ]
-CODE = ("app", "models", "samplers", "valle_serve", "cluster", "tools", "training", "benchmarks")
+CODE = (
+    "app",
+    "gpu",
+    "models",
+    "samplers",
+    "valle_serve",
+    "cluster",
+    "tools",
+    "training",
+    "benchmarks",
+)
 ROOTS = (*CODE, "scripts", "tests", "deploy", "docs", "examples", "weights")
 PLACEHOLDER = "NAME"
 LOGGER = "app.api.gate.access_log"  # of a line of the log; no module

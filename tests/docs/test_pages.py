@@ -70,7 +70,7 @@ def test_scripts_named_exist_and_run(page: str) -> None:
 
 def test_files_named_in_recipes_exist() -> None:
     page = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
-    named = re.findall(r"`((?:app|models|samplers|tests|docs)/[\w./]+?)`", page)
+    named = re.findall(r"`((?:app|gpu|models|samplers|tests|docs)/[\w./]+?)`", page)
     assert named
     for name in named:
         assert (ROOT / name).exists(), name

@@ -54,7 +54,15 @@ def test_every_breakpoint_is_hit_in_its_order_and_thread_and_shows_what_the_page
 def checkout(tmp_path: Path) -> Path:
     """A copy of what a change of a sampler concerns, with the change of the page made."""
     home = tmp_path / "checkout"
-    for folder in ("app", "samplers", "models", "tests/samplers", "tests/golden", "tests/toy"):
+    for folder in (
+        "app",
+        "gpu",
+        "samplers",
+        "models",
+        "tests/samplers",
+        "tests/golden",
+        "tests/toy",
+    ):
         shutil.copytree(ROOT / folder, home / folder, ignore=shutil.ignore_patterns("__pycache__"))
     for file in ("tests/__init__.py", "tests/conftest.py", "tests/fixtures.py", "pyproject.toml"):
         shutil.copy(ROOT / file, home / file)

@@ -17,7 +17,7 @@ from tests.toy.make_toy import make
 
 pytestmark = pytest.mark.slow
 
-COPIED = ("app", "models", "samplers", "scripts", "docs", "tests/samplers", "tests/toy")
+COPIED = ("app", "gpu", "models", "samplers", "scripts", "docs", "tests/samplers", "tests/toy")
 FILES = (
     "tests/__init__.py",
     "tests/conftest.py",

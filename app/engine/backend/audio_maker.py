@@ -14,8 +14,8 @@ from app.engine.sound.decoder import SoundDecoder
 from app.engine.sound.job import AudioJob
 from app.engine.sound.job import replay as replayed
 from app.engine.sound.process import SoundProcess
+from gpu.streams import new_stream
 from models.checkpoints.sources import SpeechModel
-from models.cuda.streams import new_stream
 from models.placement import Residence
 
 

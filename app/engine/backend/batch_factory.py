@@ -9,8 +9,8 @@ from app.engine.backend.capturers import Capturers
 from app.engine.level_0.job import Level0Job
 from app.engine.level_0.runner import JobBatch
 from app.engine.memory import Memory
+from gpu.graphs import Record, alone, as_it_is
 from models.checkpoints.sources import SpeechModel
-from models.cuda.graphs import Record, alone, as_it_is
 from models.placement import Residence
 from models.prefix_cache import PrefixCache
 from models.text import FrontEnd

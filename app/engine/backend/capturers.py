@@ -2,7 +2,7 @@
 
 import torch
 
-from models.cuda.graphs import HIGH_PRIORITY, Record, Recorder
+from gpu.graphs import HIGH_PRIORITY, Record, Recorder
 
 MOST_UNRECORDED = 2
 """Functions that may be launched as usual; with more a GPU would be slower than a CPU."""

@@ -6,9 +6,9 @@ from torch import Tensor
 
 from app.engine.job import Codes
 from app.engine.recordings import RecordingProcess
+from gpu.graphs import alone
+from gpu.streams import new_stream
 from models.checkpoints.sources import SpeechModel
-from models.cuda.graphs import alone
-from models.cuda.streams import new_stream
 from models.placement import Residence
 from models.voices.recording import Recording
 from models.voices.voice import PromptCodes, Voice

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Final, Literal
 import torch
 
 from app.engine.interface import ModelInfo
+from gpu import library
 from models.checkpoints.files import CheckpointError
 from models.checkpoints.hub import Unreachable
 from models.checkpoints.sources import SpeechModel, open_speech_model
 from models.config import AlignmentHead, ModelConfig
-from models.cuda import library
 from models.cuda.kernels.check import usable
 from models.cuda.kernels.operators import TORCH
 from models.placement import prepare_for

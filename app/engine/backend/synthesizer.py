@@ -25,10 +25,10 @@ from app.engine.sound.decoder import SoundDecoder
 from app.engine.sound.process import SoundProcess
 from app.engine.sound.recording import RecordedChunks
 from app.engine.worker import ModelWorkers, sound_worker, text_worker
+from gpu.graphs import LOW_PRIORITY
 from models.checkpoints.sources import SpeechModel
 from models.codecs.shipped_codes import codec_digest
 from models.codecs.silence import known_silence
-from models.cuda.graphs import LOW_PRIORITY
 from models.placement import Residence
 from models.prefix_cache import PrefixCache
 from models.stack.paged_cache import PagePool

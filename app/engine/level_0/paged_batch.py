@@ -1,4 +1,4 @@
-"""Level 0 over the pages of a pool, in functions that a GPU records: see `models.cuda.graphs`.
+"""Level 0 over the pages of a pool, in functions that a GPU records: see `gpu.graphs`.
 
 A recording is a way to play a function, not another one: without a recorder the same are called.
 There is one for each number of rows, with what launches nothing else behind it: the logits alone,
@@ -17,9 +17,9 @@ from torch import Tensor
 
 from app.engine.level_0.hypothesis import Hypothesis
 from app.engine.level_0.input_batch import Arrived, Fed, Fetch, InputBatch
-from models.cuda.graphs import Play, Record
+from gpu.graphs import Play, Record
+from gpu.transfers import Download, Upload
 from models.cuda.kernels import operators
-from models.cuda.transfers import Download, Upload
 from models.recorded_prefixes import RecordedPrefixes
 from models.stack.paged_cache import PAGE, PagedCache, PagePool
 from models.stack.paged_passes import Placed

@@ -30,10 +30,10 @@ from app.engine.level_0.masked import MaskedUtterance
 from app.engine.level_0.paged_batch import PagedBatch
 from app.engine.level_0.slot_batch import SlotBatch
 from app.engine.utterance import UtteranceInput
+from gpu.graphs import Record, as_it_is
+from gpu.lost import is_device_lost
 from models.checkpoints.sources import SpeechModel
 from models.config import ModelConfig
-from models.cuda.graphs import Record, as_it_is
-from models.cuda.lost import is_device_lost
 from models.prefix import MARKS, Prefix
 from models.prefix_cache import PrefixCache
 from models.stack.paged_cache import OutOfPages, PagePool

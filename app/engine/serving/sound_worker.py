@@ -12,7 +12,7 @@ from app.engine.messages import ArMessage, JobFailed
 from app.engine.model import AudioPart
 from app.engine.serving.running import Outcomes, RunningJob
 from app.engine.streams import Stream, least_lead_s, may_begin, promised
-from models.cuda.lost import is_device_lost
+from gpu.lost import is_device_lost
 
 _WAIT_S = 0.25
 

@@ -8,7 +8,7 @@ from time import monotonic
 
 from app.engine.errors import GenerationFailed, SpeechError
 from app.engine.serving.metrics import EngineMetrics
-from models.cuda.lost import is_device_lost
+from gpu.lost import is_device_lost
 
 log = logging.getLogger(__name__)
 

@@ -14,9 +14,9 @@ from app.engine.sound.levels import Levels
 from app.engine.sound.recording import RecordedChunks
 from app.engine.sound.utterance import SoundUtterance
 from app.engine.utterance import UtteranceInput
+from gpu.graphs import alone
 from models.checkpoints.sources import SpeechModel
 from models.config import BOS_ID, EOS_ID
-from models.cuda.graphs import alone
 from models.prefix_cache import PrefixCache
 from models.stack.paged_cache import PagePool
 from samplers.knobs.params import SamplingParams

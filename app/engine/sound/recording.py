@@ -20,10 +20,10 @@ from torch import Tensor
 from app.engine.sound.chunks import chunk_lengths
 from app.engine.sound.levels import ChunkRows, DrawKind, draw_chunk
 from app.engine.sound.utterance import SoundUtterance, finite
+from gpu.graphs import Play, Record
+from gpu.transfers import Download, Upload
 from models.checkpoints.sources import SpeechModel
 from models.codecs.streaming import StreamTable
-from models.cuda.graphs import Play, Record
-from models.cuda.transfers import Download, Upload
 from models.recorded_prefixes import RecordedPrefixes
 from models.stack.paged_cache import PAGE, OutOfPages, PagePool
 from samplers import nar

@@ -12,7 +12,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from models.cuda.kernels.launch import await_others, launch
+from gpu.launch import await_others, launch
 from models.cuda.kernels.sharing import LEAST, PAGE, power_of_2, sharing
 
 

@@ -8,12 +8,12 @@ from typing import Any, Final
 import torch
 from torch import Tensor
 
+from gpu.lost import is_device_lost
 from models.config import ModelConfig
 from models.cuda.kernels import operators
 from models.cuda.kernels.operators import NAMES, Kernels
 from models.cuda.kernels.reference import floats, halves, in_8_bits
 from models.cuda.kernels.sharing import PAGE, PROGRAMS
-from models.cuda.lost import is_device_lost
 from samplers.ar.plain import plain_row
 from samplers.ar.state import Host
 from samplers.knobs.params import SamplingParams

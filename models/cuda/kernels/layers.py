@@ -9,8 +9,8 @@ import triton.language as tl
 from torch import Tensor
 from torch.nn import functional as F
 
+from gpu.launch import await_others, launch
 from models.cuda.kernels import reference
-from models.cuda.kernels.launch import await_others, launch
 from models.cuda.kernels.reference import halves
 from models.cuda.kernels.sharing import FEW, product_tile
 

@@ -11,7 +11,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from models.cuda.kernels.launch import await_others, launch
+from gpu.launch import await_others, launch
 from samplers.ar.plain import WINDOW, PlainTable
 from samplers.ar.state import Host
 from samplers.ops import penalties

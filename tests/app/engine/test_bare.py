@@ -36,7 +36,7 @@ sys.meta_path.insert(0, Blocked())
 for module in MODULES:
     importlib.import_module(module)
 """
-OWN = ("app", "models", "samplers", "benchmarks")
+OWN = ("app", "gpu", "models", "samplers", "benchmarks")
 MODULES = (
     "app.engine.engine", "app.engine.backend.synthesizer", "app.engine.level_0.paged_batch",
     "app.engine.sound.recording", "models.cuda.kernels.check", "benchmarks.card.kernels",

@@ -22,7 +22,7 @@ from app.engine.sound import decoder
 from app.engine.sound.job import AudioJob
 from app.engine.sound.recording import ChunkSizes, RecordedChunks
 from app.settings import Settings
-from models.cuda.graphs import Recorder
+from gpu.graphs import Recorder
 from models.stack.paged_passes import PagedPasses
 from samplers.knobs.params import SamplingParams
 from tests.app.tools.serving import settings_of

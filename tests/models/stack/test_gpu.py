@@ -6,8 +6,8 @@ import torch
 
 from benchmarks.card.decoder import decoder
 from benchmarks.card.level_0 import PREFIX, TINY, float_model, random_prefixes
-from models.cuda.graphs import Recorder
-from models.cuda.transfers import Download, Upload, to_device
+from gpu.graphs import Recorder
+from gpu.transfers import Download, Upload, to_device
 from models.placement import prepare_for
 
 pytestmark = [

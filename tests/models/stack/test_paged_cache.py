@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from models.cuda.streams import Work
+from gpu.streams import Work
 from models.stack import paged_cache
 from models.stack.paged_cache import PAGE, PagedCache
 from tests.models.stack.stacks import CPU, pool_of

@@ -20,9 +20,9 @@ from app.engine.level_0.utterance import ArUtterance
 from app.engine.memory import Memory
 from app.engine.playback import Playback
 from app.engine.utterance import UtteranceInput
+from gpu.graphs import Recorder
 from models.checkpoints.files import CheckpointError
 from models.codecs.encodec import Encodec
-from models.cuda.graphs import Recorder
 from models.valle import Valle
 from models.voices.recording import Recording
 from samplers.knobs.params import SamplingParams

@@ -12,7 +12,7 @@ from torch import Tensor
 from app.engine.level_0.hypothesis_group import Drawn
 from app.engine.level_0.runner import ArRunner
 from app.engine.utterance import ContextUtterance, UtteranceInput, level_0_of
-from models.cuda.graphs import Record
+from gpu.graphs import Record
 from models.int8.quantized import is_quantized
 from models.prefix import Prefix
 from models.prefix_cache import PrefixCache, SlotPrefix, VoiceKey, one_by_one

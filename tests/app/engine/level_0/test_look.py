@@ -11,7 +11,7 @@ import pytest
 
 from app.engine.level_0.paged_batch import PagedBatch
 from app.engine.utterance import UtteranceInput
-from models.cuda.transfers import Download, Upload
+from gpu.transfers import Download, Upload
 from models.stack.paged_cache import PAGE
 from models.valle import Valle
 from samplers.ar.plain import is_plain

@@ -16,10 +16,10 @@ import torch
 from app.engine.level_0.input_batch import InputBatch
 from app.engine.level_0.paged_batch import PagedBatch
 from app.engine.level_0.runner import ArRunner
-from models.cuda.graphs import Record, Recorder, as_it_is
+from gpu.graphs import Record, Recorder, as_it_is
+from gpu.transfers import Download
 from models.cuda.kernels import operators
 from models.cuda.kernels.operators import FUSED, TORCH
-from models.cuda.transfers import Download
 from models.stack.paged_cache import PagedCache, PagePool
 from models.valle import Valle
 from samplers.ar.state import Host, SlotTable

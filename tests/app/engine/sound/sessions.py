@@ -14,10 +14,10 @@ from app.engine.job import AudioChunk, Samples
 from app.engine.sound.decoder import SoundDecoder
 from app.engine.sound.utterance import SoundUtterance
 from app.engine.utterance import UtteranceInput
+from gpu.graphs import Play
 from models.checkpoints.sources import SpeechModel
 from models.codecs.vocos import Vocos
 from models.config import VocosConfig
-from models.cuda.graphs import Play
 from models.prefix_cache import VoiceKey
 from models.valle import Valle
 from samplers.knobs.params import SamplingParams

@@ -8,9 +8,9 @@ import torch
 from app.engine.memory import make_pool
 from app.engine.sound.decoder import SoundDecoder
 from app.engine.sound.recording import RecordedChunks
+from gpu.graphs import Recorder
+from gpu.library import set_up
 from models.checkpoints.sources import open_speech_model
-from models.cuda.graphs import Recorder
-from models.cuda.library import set_up
 from tests.app.engine.sound.sessions import assert_as_alone, together, with_vocos
 from tests.toy.make_toy import make
 

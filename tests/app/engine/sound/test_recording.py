@@ -20,11 +20,11 @@ from app.engine.sound.decoder import SoundDecoder
 from app.engine.sound.levels import draw_chunk
 from app.engine.sound.recording import ChunkSizes, RecordedChunks
 from app.engine.utterance import UtteranceInput
+from gpu.graphs import Play
+from gpu.transfers import Download, Upload
 from models.checkpoints.sources import SpeechModel
 from models.codecs.streaming import StreamTable
 from models.config import AlignmentHead, MaskKind
-from models.cuda.graphs import Play
-from models.cuda.transfers import Download, Upload
 from models.stack.paged_cache import OutOfPages, PagePool
 from models.stack.paged_passes import PagedPasses
 from tests.app.engine.decoding import spoken

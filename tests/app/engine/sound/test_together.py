@@ -24,8 +24,8 @@ from app.engine.memory import Memory
 from app.engine.sound.decoder import SoundDecoder
 from app.engine.sound.recording import ChunkSizes, RecordedChunks
 from app.main import create_app, load_synthesizer
+from gpu.graphs import Play, Recorder
 from models.config import KvCacheDtype
-from models.cuda.graphs import Play, Recorder
 from samplers.knobs.params import SamplingParams
 from tests.app.tools.answers import report_of
 from tests.app.tools.live_client import live

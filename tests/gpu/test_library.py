@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from models.cuda.library import set_up
+from gpu.library import set_up
 
 
 @pytest.fixture(autouse=True)

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import torch
 
-from models.cuda.graphs import Recorder, alone
-from models.cuda.lost import is_device_lost
+from gpu.graphs import Recorder, alone
+from gpu.lost import is_device_lost
 
 
 def test_playing_runs_the_function_on_the_tensors_as_they_are_then() -> None:

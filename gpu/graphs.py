@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 
 import torch
 
-from models.cuda.lost import is_device_lost
+from gpu.lost import is_device_lost
 
 log = logging.getLogger(__name__)
 
