@@ -27,9 +27,11 @@ from app.engine.interface import Batch, GoldenResult, ModelInfo, Reading
 from app.engine.job import Codes, FinishReason, SpeechJob, SpeechResult
 from app.engine.model import LoadedModel
 from app.engine.quota import Places
+from app.engine.serving.job_queue import JobQueue
 from app.engine.serving.metrics import EngineMetrics
+from app.engine.serving.outcomes import Outcomes
 from app.engine.serving.pacing import ClientPacer
-from app.engine.serving.running import JobQueue, Outcomes, RunningJob, SpeechStream
+from app.engine.serving.running import RunningJob, SpeechStream
 from app.engine.serving.scheduler import Scheduler
 from app.engine.serving.sound_worker import SoundWorker
 from app.engine.serving.status import WAITS_FOR, EngineStatus, State

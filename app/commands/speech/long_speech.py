@@ -13,7 +13,7 @@ from app.engine.continued import JobChain
 from app.engine.engine import SpeechEngine
 from app.engine.errors import SpeechError
 from app.engine.interface import Plan
-from app.engine.job import AudioChunk, SpeechJob, SpeechResult, Unreadable
+from app.engine.job import AudioChunk, Progress, SpeechJob, SpeechResult, Unreadable
 from app.engine.model import LoadedModel
 from app.engine.serving.running import SpeechStream
 from app.settings import Settings
@@ -82,6 +82,7 @@ class LongSpeech(SpeechStream):
         self._submit = submit
         self._journal = engine.journal
         self._progress = engine.progress
+        self._drawn = Progress()  # of the last piece
         self._whole = job
         self._chain = JobChain(job)
         self._stream: SpeechStream | None = None
@@ -89,6 +90,11 @@ class LongSpeech(SpeechStream):
 
     async def __anext__(self) -> AudioChunk:
         return await anext(self._chunks)
+
+    @property
+    def progress(self) -> Progress:
+        """How far the level 0 of the last piece is."""
+        return self._drawn
 
     def leave(self) -> None:
         """Cancel the job of the current piece."""
@@ -134,7 +140,7 @@ class LongSpeech(SpeechStream):
             async with aclosing(self._stream) as stream:
                 async for chunk in stream:
                     self.plan = self.plan or stream.plan
-                    self.progress = stream.progress
+                    self._drawn = stream.progress
                     chunks.append(chunk)
                     if live:
                         yield replace(chunk, result=None)

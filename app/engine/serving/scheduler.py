@@ -11,8 +11,9 @@ from app.engine.errors import SpeechError
 from app.engine.interface import Batch, Plan
 from app.engine.messages import ArMessage, JobFailed
 from app.engine.quota import reserved, share
+from app.engine.serving.job_queue import JobQueue
 from app.engine.serving.metrics import EngineMetrics
-from app.engine.serving.running import JobQueue, RunningJob
+from app.engine.serving.running import RunningJob
 from app.engine.serving.sound_worker import SoundWorker
 
 MAX_WAITING_S = 10.0
@@ -173,7 +174,7 @@ class Scheduler:
             self._sound_worker.begin(job)
             if job.plan is not None:
                 started_s = perf_counter()
-                job.level_0 = batch.begin(job.plan, partial(self._give, job))
+                job.ar.stream = batch.begin(job.plan, partial(self._give, job))
                 self._drawn.append(job)
                 if job.usual:
                     self.capacity.note_admission(perf_counter() - started_s)
@@ -181,7 +182,7 @@ class Scheduler:
 
     def _next(self, waiting: Sequence[RunningJob]) -> RunningJob | None:
         """Return the job to admit next; None if all must wait."""
-        replay = next((one for one in waiting if one.replayed is not None), None)
+        replay = next((one for one in waiting if one.is_replay), None)
         if replay is not None:
             return replay
         job = self._shares.next(waiting, self._drawn)
@@ -202,10 +203,10 @@ class Scheduler:
         """Return the jobs to step, without those paused or too far ahead of the sound worker."""
         lead_s: dict[RunningJob, float] = {}
         for job in self._drawn:
-            assert job.level_0 is not None
-            drawn_s = job.level_0.ready_s
+            assert job.ar.stream is not None
+            drawn_s = job.ar.stream.ready_s
             playback = job.playback
-            if not job.paused_s and drawn_s - playback.audio_s <= MAX_WAITING_S:
+            if not job.paused and drawn_s - playback.audio_s <= MAX_WAITING_S:
                 lead_s[job] = playback.lead_of(drawn_s)
         late = [job for job, lead in lead_s.items() if lead < LATE_S]
         if not late:
@@ -218,7 +219,7 @@ class Scheduler:
 
     def _step(self, batch: Batch, jobs: Sequence[RunningJob]) -> None:
         started_s = perf_counter()
-        streams = [job.level_0 for job in jobs if job.level_0 is not None]
+        streams = [job.ar.stream for job in jobs if job.ar.stream is not None]
         frames = sum(stream.frames for stream in streams)
         batch.step(streams)
         drawn = sum(stream.frames for stream in streams) - frames
@@ -228,8 +229,8 @@ class Scheduler:
         tokens = 0
         for job, stream in zip(jobs, streams, strict=True):
             progress = stream.progress
-            tokens += max(0, progress.frames - job.progress.frames)
-            job.progress = progress
+            tokens += max(0, progress.frames - job.ar.progress.frames)
+            job.ar.progress = progress
             job.count_step(step_s * job.rows / rows, self._frame_rate_hz)
             if stream.error is not None:
                 self._give(job, JobFailed(stream.error))
@@ -247,15 +248,15 @@ class Scheduler:
             self.capacity.note_level_0(step_s, drawn_s)
         if any(job.gives_way for job in jobs):
             owed_s = self._owed_s - step_s
-        elif any(job.gives_way and not job.paused_s for job in self._drawn):
+        elif any(job.gives_way and not job.paused for job in self._drawn):
             owed_s = self._owed_s + GIVEN * step_s
         else:
             owed_s = 0.0
         self._owed_s = min(_MOST_OWED_S, max(-_MOST_OWED_S, owed_s))
 
     def _remove(self, batch: Batch, job: RunningJob) -> None:
-        assert job.level_0 is not None
+        assert job.ar.stream is not None
         self._drawn.remove(job)
-        batch.end(job.level_0)
-        job.level_0 = None
+        batch.end(job.ar.stream)
+        job.ar.stream = None
         self._note_rows()

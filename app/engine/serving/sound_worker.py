@@ -10,7 +10,8 @@ from app.engine.errors import SpeechError, WorkerLost, broken
 from app.engine.job import FinishReason
 from app.engine.messages import ArMessage, JobFailed
 from app.engine.model import AudioPart
-from app.engine.serving.running import Outcomes, RunningJob
+from app.engine.serving.outcomes import Outcomes
+from app.engine.serving.running import RunningJob
 from app.engine.streams import Stream, least_lead_s, may_begin, promised
 from gpu.lost import is_device_lost
 
@@ -58,7 +59,7 @@ class SoundWorker:
         return [
             (job, job.stream(self._capacity))
             for job in jobs
-            if job.playback.left_s and job.playback.played and not job.paused_s
+            if job.playback.left_s and job.playback.played and not job.paused
         ]
 
     def promise(self) -> None:
@@ -76,7 +77,7 @@ class SoundWorker:
 
     def begin(self, job: RunningJob) -> None:
         """Add a job; a replay needs nothing else."""
-        job.admitted(alone=not self._played())
+        job.ar.admit(alone=not self._played())
         with self._changed:
             self._capacity.begin(len(self._jobs))
             self._jobs[job] = None
@@ -87,8 +88,10 @@ class SoundWorker:
         """Return the seconds of audio with which the playback of a job can begin."""
         capacity = self._capacity
         needed_s = self._missing_s(job)
-        later = job.first_chunks[job.made :]
-        drawn = job.first_chunks[job.made - 1].frames if job.made and later else 0
+        made = job.audio.progress.made
+        first_chunks = job.audio.progress.first_chunks
+        later = first_chunks[made:]
+        drawn = first_chunks[made - 1].frames if made and later else 0
         for one in later:
             others_s = capacity.delay_s(self._before(job, one.before_s), self._at_once)
             played_s = one.before_s - later[0].before_s
@@ -103,7 +106,7 @@ class SoundWorker:
             return 0.0
         others = [stream for one, stream in self._played() if one is not job and one.promised]
         whole = Stream(0.0, expected_s)
-        if job.slow and job.cost:  # it cannot count on more than the whole machine
+        if job.ar.slow and job.cost:  # it cannot count on more than the whole machine
             return least_lead_s((), whole, ALONE_SHARE / job.cost)
         speed = capacity.speed if others else ALONE_SHARE / SHARE * capacity.speed
         return least_lead_s(others, whole, speed)
@@ -123,7 +126,7 @@ class SoundWorker:
         with self._changed:
             kept = [one for one in given if one[0] in self._jobs]
             for job, message in kept:
-                job.messages.append(message)
+                job.audio.messages.append(message)
             if kept:
                 self._changed.notify_all()
 
@@ -168,7 +171,7 @@ class SoundWorker:
             while True:
                 self.beat_s = monotonic()
                 while self._ended:
-                    self._ended.pop().close_sound()
+                    self._ended.pop().audio.close()
                 jobs = [job for job in self._jobs if job.has_work]
                 if jobs:
                     return sorted(jobs, key=lambda job: job.urgency)
@@ -183,16 +186,16 @@ class SoundWorker:
         if self._at_once == 1:
             return alone
         together = {
-            job.sound: job
+            job.audio.stream: job
             for job in jobs[: self._at_once]
-            if job.sound is not None and job.abandoned is None and not job.paused_s
+            if job.audio.stream is not None and job.abandoned is None and not job.paused
         }
-        if alone[0].sound not in together:
+        if alone[0].audio.stream not in together:
             return alone
         started_s = perf_counter()
         try:
             for job in together.values():
-                job.push_queued()
+                job.audio.push_queued()
             made = [together[stream] for stream in maker.make_together([*together])]
         except Exception as error:
             if is_device_lost(error):
@@ -206,7 +209,7 @@ class SoundWorker:
         if all(job.usual for job in made):
             self._capacity.note_blocking(work_s)
         for job in made:
-            job.shared_s += work_s / len(made)
+            job.audio.shared_s += work_s / len(made)
         return made
 
     def _work_on(self, maker: AudioPart, job: RunningJob) -> None:
@@ -218,11 +221,11 @@ class SoundWorker:
         started_s = perf_counter()
         before_s = playback.audio_s
         try:
-            job.begin_sound(maker)
+            job.audio.begin(maker, job.plan, playback)
             if playback.played and playback.first_s is None:
                 self.promise()
                 playback.prebuffer_s = self.prebuffer_s(job)
-            chunk = job.next_chunk(maker)
+            chunk = job.audio.next_chunk(maker, playback)
         except WorkerLost:
             raise
         except Exception as error:
@@ -230,7 +233,7 @@ class SoundWorker:
                 raise
             self._end(job, "error", broken(job.id, error))
             return
-        if job.sound is not None:  # a replay costs next to nothing
+        if job.audio.stream is not None:  # a replay costs next to nothing
             audio_s = playback.audio_s - before_s
             job.count_audio(self._capacity, perf_counter() - started_s, audio_s)
         if chunk is None:
@@ -252,5 +255,5 @@ class SoundWorker:
         with self._changed:
             self._jobs.pop(job, None)
             self._capacity.end(len(self._jobs))
-        job.close_sound()
+        job.audio.close()
         self._on_end(job)

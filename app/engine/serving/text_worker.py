@@ -10,7 +10,9 @@ from app.engine.interface import Plan, Reading
 from app.engine.job import SpeechJob
 from app.engine.model import TextPart
 from app.engine.quota import share
-from app.engine.serving.running import JobQueue, Outcomes, RunningJob
+from app.engine.serving.job_queue import JobQueue
+from app.engine.serving.outcomes import Outcomes
+from app.engine.serving.running import RunningJob
 from app.engine.serving.turns import OnPiece, TurnThread
 from samplers.knobs.features import knob_at_fault
 

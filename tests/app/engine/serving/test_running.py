@@ -7,7 +7,7 @@ import pytest
 
 from app.engine.engine import SpeechEngine
 from app.engine.job import SpeechJob
-from app.engine.serving.running import MAX_UNREAD_S
+from app.engine.serving.reader import MAX_UNREAD_S
 from app.engine.serving.scheduler import MAX_WAITING_S
 from samplers.knobs.params import SamplingParams
 from tests.app.engine.running import running, until
@@ -26,7 +26,7 @@ def job(text: str) -> SpeechJob:
 
 async def paused(backend: FakeBackend, engine: SpeechEngine, text: str) -> None:
     """Wait until the job pauses: unread audio is bounded, and so are frames drawn ahead."""
-    await until(lambda: [one for one in engine._queue.running if one.paused_s])
+    await until(lambda: [one for one in engine._queue.running if one.paused])
     (ticket,) = engine._queue.running
     assert ticket.playback.audio_s == MAX_UNREAD_S + CHUNK_S
     assert backend.frames_made[text] <= MOST_DRAWN
@@ -97,9 +97,9 @@ async def test_a_machine_slower_than_speech_holds_the_first_audio_until_the_rest
             half = len(text) // 2
             backend.let(half - 2)
             await until(lambda: ticket.playback.audio_s >= (half - 2) * CHUNK_S)
-            assert ticket.chunks.empty()
+            assert ticket.reader.chunks.empty()
             backend.let(3)
             assert len((await anext(chunks)).samples) > 0
-            await until(lambda: ticket.chunks.qsize() >= half - 2)
+            await until(lambda: ticket.reader.chunks.qsize() >= half - 2)
             backend.let(len(text))
             assert len([chunk async for chunk in chunks]) >= 2

@@ -14,8 +14,11 @@ from app.engine.errors import EngineBusy, InvalidRequest
 from app.engine.interface import Plan
 from app.engine.job import AudioChunk, SpeechJob
 from app.engine.quota import share
+from app.engine.serving.job_queue import JobQueue
 from app.engine.serving.metrics import EngineMetrics
-from app.engine.serving.running import MAX_UNREAD_S, JobQueue, Outcomes, RunningJob
+from app.engine.serving.outcomes import Outcomes
+from app.engine.serving.reader import MAX_UNREAD_S
+from app.engine.serving.running import RunningJob
 from app.engine.serving.scheduler import AHEAD_S, LATE_S, MAX_WAITING_S, RowShares, Scheduler
 from app.engine.serving.sound_worker import SoundWorker
 from samplers.knobs.params import SamplingParams

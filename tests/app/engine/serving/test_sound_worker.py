@@ -4,7 +4,7 @@ import asyncio
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from time import monotonic
 from typing import Any, cast
 
@@ -17,8 +17,10 @@ from app.engine.interface import FirstChunk
 from app.engine.job import AudioChunk, SpeechJob
 from app.engine.messages import ArMessage, FramesReady, UtteranceDone, UtteranceStarted
 from app.engine.playback import Playback
+from app.engine.serving.audio_work import AudioProgress
 from app.engine.serving.metrics import EngineMetrics
-from app.engine.serving.running import Outcomes, RunningJob
+from app.engine.serving.outcomes import Outcomes
+from app.engine.serving.running import RunningJob
 from app.engine.serving.sound_worker import SoundWorker
 from app.engine.utterance import UtteranceInput
 from samplers.knobs.params import SamplingParams
@@ -64,8 +66,8 @@ def join(
     job = new_job(played=played)
     job.playback.expected_s = sound_s + left_s
     job.playback.add(sound_s)
-    job.sound, job.made = Frames("", [], first_chunks=early), made
-    job.first_s = monotonic() if sound_s else None
+    job.audio.stream = Frames("", [], first_chunks=early)
+    job.audio.progress = AudioProgress(early, made, monotonic() if sound_s else None)
     worker.begin(job)
     return job
 
@@ -151,7 +153,7 @@ async def test_nobody_begins_before_the_second_audio_of_a_listener_who_has_littl
     worker, capacity = slow_second
     job = join(worker, 0.2)
     assert not worker.has_room_for(new_job(expected_s=1.0))
-    job.made = 1 + len(REWINDS)
+    job.audio.progress = replace(job.audio.progress, made=1 + len(REWINDS))
     assert capacity.delay_s(1) < 0.2
     assert worker.has_room_for(new_job(expected_s=1.0))
 
@@ -165,7 +167,7 @@ async def test_the_next_audio_of_a_job_is_the_early_chunk_that_comes_next(
 ) -> None:
     worker, capacity = slow_second
     job = join(worker, 0.2, made=made)
-    job.first_s = monotonic() - since_s
+    job.audio.progress = replace(job.audio.progress, first_s=monotonic() - since_s)
     left_s = capacity.chunk_s(frames) - since_s if frames else 0.0
     assert job.stream(capacity).next_s == pytest.approx(left_s, abs=0.05)
 
@@ -194,7 +196,7 @@ async def test_an_abandoned_job_ends_at_once_whatever_the_worker_does() -> None:
 async def sent(job: RunningJob) -> int:
     """Return how many chunks and errors the reader has got."""
     await asyncio.sleep(0)
-    return job.chunks.qsize()
+    return job.reader.chunks.qsize()
 
 
 REST = 7  # frames of an utterance that ends
@@ -303,7 +305,7 @@ async def test_the_chunks_of_the_most_urgent_jobs_are_made_together() -> None:
     run(worker, backend)
     assert backend.log == ["0:15+1:30+2:45", "3:60"]  # with all frames that waited
     await asyncio.sleep(0)
-    heard = [await job.chunks.get() for job in jobs]
+    heard = [await job.reader.chunks.get() for job in jobs]
     lengths = [len(one.samples) for one in heard if isinstance(one, AudioChunk)]
     assert lengths == [15, 30, 45, 60]
 
@@ -348,8 +350,7 @@ async def test_an_error_ends_the_jobs_that_took_part_and_no_other() -> None:
 async def test_audio_is_held_until_the_playback_can_begin() -> None:
     capacity = Capacity()
     worker, (job,) = working(Together(), 1, [], capacity)
-    assert job.sound is not None
-    job.sound.first_chunks = REWINDS
+    job.audio.progress = replace(job.audio.progress, first_chunks=REWINDS)
     capacity.note_level_0(STEP_S, 0.1)
     worker.put((job, BLOCK))
     run(worker, Together())

@@ -13,8 +13,10 @@ import pytest
 from app.engine.cost_model import Capacity
 from app.engine.errors import GenerationFailed, InvalidRequest, SpeechError
 from app.engine.job import SpeechJob
+from app.engine.serving.job_queue import JobQueue
 from app.engine.serving.metrics import EngineMetrics
-from app.engine.serving.running import JobQueue, Outcomes, RunningJob
+from app.engine.serving.outcomes import Outcomes
+from app.engine.serving.running import RunningJob
 from app.engine.serving.text_worker import TextWorker
 from app.engine.serving.turns import Turn, Turns
 from samplers.knobs.params import SamplingParams
@@ -64,7 +66,7 @@ async def room() -> AsyncIterator[Room]:
 
 
 async def refusal(job: RunningJob) -> SpeechError:
-    item = await asyncio.wait_for(job.chunks.get(), 20)
+    item = await asyncio.wait_for(job.reader.chunks.get(), 20)
     assert isinstance(item, SpeechError)
     return item
 

@@ -1,0 +1,49 @@
+"""What the AR thread has of a job."""
+
+from time import monotonic
+
+from app.engine.cost_model import SHORT_S, Cost
+from app.engine.interface import Level0Stream
+from app.engine.job import Progress
+
+SLOW_AFTER_S = 0.5
+QUICK = 0.5
+"""Seconds of work after which a stream is known to be slow, and at which cost it is no more."""
+
+
+class ArWork:
+    """A job's part of the batch, and what its steps cost. The AR thread alone writes it.
+
+    Attributes:
+        stream: Its level 0; None where it has no rows.
+        progress: Of that, frozen: any thread may read it.
+        alone: Whether no other stream ran when it was admitted.
+        admitted_s: When that was, by `time.monotonic`.
+        cost: Of its share of each step. Any thread may read it.
+        slow: Whether it could not keep up if it had the machine to itself.
+    """
+
+    def __init__(self) -> None:
+        self.stream: Level0Stream | None = None
+        self.progress = Progress()
+        self.alone = True
+        self.admitted_s = 0.0
+        self.cost = Cost(SHORT_S)
+        self.slow = False
+        self._most_frames = 0  # drawn before
+
+    def admit(self, *, alone: bool) -> None:
+        """Note that its work begins."""
+        self.alone = alone
+        self.admitted_s = monotonic()
+
+    def count_step(self, work_s: float, frame_rate_hz: float, audio_cost: Cost) -> None:
+        """Note its share of the time of a step; ``audio_cost`` is what its audio costs beside."""
+        drawn = max(0, self.progress.frames - self._most_frames)
+        self._most_frames += drawn
+        self.cost.note(work_s, drawn / frame_rate_hz)
+        each = self.cost.each + audio_cost.each
+        if self.cost.work_s + audio_cost.work_s > SLOW_AFTER_S and each > 1.0:
+            self.slow = True
+        elif each < QUICK:
+            self.slow = False
