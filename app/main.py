@@ -14,7 +14,6 @@ from starlette.middleware.gzip import GZipMiddleware
 from app.api import errors
 from app.api.document import BEARER_KEY, GATE_RESPONSES, Service, operation_id
 from app.api.live.valle import unknown_router
-from app.api.middleware.connections import OpenConnections
 from app.api.middleware.gate import GateMiddleware
 from app.api.middleware.keys import Keyring
 from app.api.middleware.limits import Admission
@@ -23,20 +22,19 @@ from app.api.middleware.rules import METRICS_PATH, GateRules
 from app.api.reports.recent import RecentSpeeches
 from app.api.reports.writer import ReportWriter
 from app.api.routes import health_router, list_router, metrics_router
+from app.api.services import Limits, Services
 from app.api.shapes.elevenlabs import elevenlabs_router, elevenlabs_voices_router
 from app.api.shapes.elevenlabs_live import elevenlabs_live_router
 from app.api.shapes.nari_live import nari_live_router
 from app.api.shapes.vllm_live import stream_router
 from app.api.shapes.words import captioned_router
 from app.api.shapes.wyoming import WyomingServer
-from app.api.speech.answer import WHOLE_SPEECHES
 from app.api.speech.route import codes_router, speech_router
-from app.api.voices import MAX_UPLOADS, voices_router
+from app.api.voices import voices_router
 from app.audio.rendering import RenderPool
 from app.engine.backend.planner import Catalog
 from app.engine.backend.synthesizer import Synthesizer
 from app.engine.engine import SpeechEngine
-from app.engine.quota import Places
 from app.engine.worker import ModelWorkers
 from app.settings import Settings
 from app.storage.dictionary_files import read_dictionaries
@@ -47,7 +45,7 @@ from app.version import VERSION
 from samplers.knobs.presets import Presets
 
 if TYPE_CHECKING:
-    from app.storage.shared_state import SharedState
+    pass
 
 # Imported here, or the first request that needs it would hold up the event loop for 0.1 s. Only
 # WAV and PCM are made where it is not installed, as where torch is alone (benchmarks.card.ticket).
@@ -56,7 +54,6 @@ with suppress(ModuleNotFoundError):
 
 _LEAST_COMPRESSED_BYTES = 1024
 _COMPRESSION = 6  # of 9: zlib's own choice
-_HELD_RATE_HZ = 24_000  # of the samples that bound the memory of whole speeches
 
 
 def catalog_of(settings: Settings, presets: Presets | None = None) -> Catalog:
@@ -91,18 +88,29 @@ def create_engine(settings: Settings, started: ModelWorkers | None = None) -> Sp
     return SpeechEngine(model_loader(settings, started), settings)
 
 
-def create_app(settings: Settings | None = None, engine: SpeechEngine | None = None) -> FastAPI:
-    """Return the application, by default of the environment's settings; it starts its engine."""
+def create_app(
+    settings: Settings | None = None,
+    engine: SpeechEngine | None = None,
+    *,
+    limits: Limits | None = None,
+) -> FastAPI:
+    """Return the application, by default of the environment's settings; it starts its engine.
+
+    ``limits`` are by default those of the settings.
+    """
     settings = settings or Settings()
-    engine = engine or create_engine(settings)
+    keyring = Keyring.of(settings)
+    services = create_services(settings, engine or create_engine(settings), limits)
+
+    shared = services.shared
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        wyoming = WyomingServer(app) if settings.wyoming_port else None
+        wyoming = WyomingServer(services) if settings.wyoming_port else None
         if wyoming is not None:  # first: where its port was taken, nothing else has begun
             await wyoming.start()
         # The model loads in the background; until then /ready answers 503.
-        engine.start()
+        services.engine.start()
         if shared is not None:
             await shared.start()
         try:
@@ -110,12 +118,12 @@ def create_app(settings: Settings | None = None, engine: SpeechEngine | None = N
         finally:
             if wyoming is not None:
                 await wyoming.stop()
-            await engine.drain(settings.drain_timeout_s)
-            await engine.stop()
+            await services.engine.drain(settings.drain_timeout_s)
+            await services.engine.stop()
             if shared is not None:
                 await shared.stop()
-            app.state.render_pool.close()
-            app.state.connections.abort()
+            services.render_pool.close()
+            services.limits.connections.abort()
 
     app = Service(
         title="valle-serve",
@@ -127,19 +135,8 @@ def create_app(settings: Settings | None = None, engine: SpeechEngine | None = N
         redoc_url=None,
         redirect_slashes=False,  # the redirect would go to the host that the client sent
     )
-    app.state.engine = engine
-    app.state.settings = settings
-    app.state.connections = OpenConnections(settings.max_connections)
-    app.state.live_sessions = Places(settings.max_sessions)
-    app.state.uploads = Places(MAX_UPLOADS)
-    app.state.whole_samples = Places(round(WHOLE_SPEECHES * settings.max_audio_s * _HELD_RATE_HZ))
-    app.state.render_pool = RenderPool()
-    app.state.voice_store = voice_store(settings)
-    app.state.reports = ReportWriter()
-    app.state.http_metrics = HttpMetrics()
-    keyring = Keyring.of(settings)
-    shared = app.state.shared = add_state(app, settings)
-    add_middleware(app, settings, keyring)
+    app.state.services = services
+    add_middleware(app, services, keyring)
     errors.install(app)
     app.include_router(stream_router)  # these paths look like the id of a speech
     app.include_router(nari_live_router)
@@ -163,51 +160,62 @@ def create_app(settings: Settings | None = None, engine: SpeechEngine | None = N
     return app
 
 
-def add_state(app: FastAPI, settings: Settings) -> "SharedState | None":
-    """Add limits and recent speeches; return the Redis that they share, if any."""
-    state = app.state
+def create_services(
+    settings: Settings, engine: SpeechEngine, limits: Limits | None = None
+) -> Services:
+    """Return the parts of an application; limits and recent speeches are shared where Redis is."""
     url = settings.state_url
-    limits = settings.rate_per_minute, settings.max_concurrent_per_key
+    rates = settings.rate_per_minute, settings.max_concurrent_per_key
+    metrics = HttpMetrics()
+    shared = None
     if url is None:
-        state.admission = Admission(*limits)
-        state.recent = RecentSpeeches(settings.keep, log_text=settings.log_text)
-        shared = None
+        admission = Admission(*rates)
+        recent = RecentSpeeches(settings.keep, log_text=settings.log_text)
     else:
         from app.api.middleware.shared_limits import SharedAdmission
         from app.api.reports.shared import SharedSpeeches
         from app.storage.shared_state import SharedState
 
         closed = settings.state_fail == "closed"
-        shared = SharedState(url, closed_if_away=closed, registry=state.http_metrics.registry)
-        state.admission = SharedAdmission(shared, url, *limits)
-        state.recent = SharedSpeeches(
+        shared = SharedState(url, closed_if_away=closed, registry=metrics.registry)
+        admission = SharedAdmission(shared, url, *rates)
+        recent = SharedSpeeches(
             shared,
             settings.keep,
             keep_s=settings.keep_s,
             keep_bytes=settings.keep_bytes,
             log_text=settings.log_text,
         )
-    return shared
+    limits = limits or Limits.of(settings)
+    metrics.working.set_function(lambda: admission.working)
+    metrics.sessions.set_function(lambda: limits.live_sessions.taken)
+    return Services(
+        settings=settings,
+        engine=engine,
+        limits=limits,
+        admission=admission,
+        recent=recent,
+        reports=ReportWriter(),
+        render_pool=RenderPool(),
+        voice_store=voice_store(settings),
+        http_metrics=metrics,
+        shared=shared,
+    )
 
 
-def add_middleware(app: FastAPI, settings: Settings, keyring: Keyring) -> None:
+def add_middleware(app: FastAPI, services: Services, keyring: Keyring) -> None:
     """Add the middleware that every request passes: the gate, and compression but of sound."""
     # Inside the gate, which counts what is sent. Sound, archives and events it leaves as they are.
     app.add_middleware(
         GZipMiddleware, minimum_size=_LEAST_COMPRESSED_BYTES, compresslevel=_COMPRESSION
     )
-    state = app.state
-    admission: Admission = state.admission
-    metrics: HttpMetrics = state.http_metrics
-    metrics.working.set_function(lambda: admission.working)
-    metrics.sessions.set_function(lambda: state.live_sessions.taken)
     app.add_middleware(
         GateMiddleware,
-        settings=settings,
+        settings=services.settings,
         keyring=keyring,
-        admission=admission,
-        metrics=metrics,
-        rules=gate_rules(settings),
+        admission=services.admission,
+        metrics=services.http_metrics,
+        rules=gate_rules(services.settings),
     )
 
 

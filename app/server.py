@@ -21,8 +21,8 @@ import uvicorn
 from fastapi import FastAPI
 
 from app.api.middleware.head import MAX_HEAD_BYTES
-from app.api.middleware.limits import Admission
 from app.api.middleware.readers import longest_wait_s
+from app.api.services import Services
 from app.connections import BoundedWebSocket, connection_class
 from app.engine.engine import SpeechEngine
 from app.garbage import freeze_when_ready
@@ -47,9 +47,10 @@ def serve(app: FastAPI, settings: Settings, began_s: float | None = None) -> boo
             "no API key is required of anyone who can reach %s: set TTS_API_KEYS_FILE",
             settings.host,
         )
-    freeze_when_ready(app.state.engine)
-    admission: Admission = app.state.admission
-    engine: SpeechEngine = app.state.engine
+    services: Services = app.state.services
+    engine = services.engine
+    admission = services.admission
+    freeze_when_ready(engine)
     server = DrainingServer(
         server_config(app, settings),
         lambda: admission.close(settings.drain_timeout_s),
@@ -88,6 +89,7 @@ def _shorten_cancelled(record: logging.LogRecord) -> bool:
 
 def server_config(app: FastAPI, settings: Settings) -> uvicorn.Config:
     """Return uvicorn's configuration for an application."""
+    services: Services = app.state.services
     return uvicorn.Config(
         app,
         host=settings.host,
@@ -98,7 +100,7 @@ def server_config(app: FastAPI, settings: Settings) -> uvicorn.Config:
         access_log=False,
         server_header=False,
         http=connection_class(
-            settings.header_timeout_s, settings.stall_timeout_s, app.state.connections
+            settings.header_timeout_s, settings.stall_timeout_s, services.limits.connections
         ),
         ws=BoundedWebSocket,
         h11_max_incomplete_event_size=_MOST_HEAD_BYTES,

@@ -93,9 +93,10 @@ class Replica:
         settings = Settings()
         logs.configure(settings.log_level, settings.log_format)
         app = create_app(settings)
-        self._engine = app.state.engine
+        services = app.state.services
+        self._engine = services.engine
         app.add_middleware(BoundedSend)
-        export(self._engine.metrics.registry, app.state.http_metrics.registry)
+        export(self._engine.metrics.registry, services.http_metrics.registry)
         made: ASGIApp = app
         return made
 

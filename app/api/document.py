@@ -14,10 +14,10 @@ from fastapi.routing import APIRoute
 from fastapi.security import HTTPBearer
 
 from app.api.schemas import SpeechRequest, error_responses
+from app.api.services import Services
 from app.api.shapes.elevenlabs import ElevenLabsRequest, elevenlabs_router
 from app.api.shapes.words import CaptionedRequest, captioned_router
 from app.api.speech.route import speech_router
-from app.engine.engine import SpeechEngine
 from app.studio.files import PageFile
 from samplers.knobs.params import SamplingParams
 
@@ -72,7 +72,8 @@ class Service(FastAPI):
 
         A loaded model takes fewer values of some fields, which the document then says.
         """
-        engine: SpeechEngine = self.state.engine
+        services: Services = self.state.services
+        engine = services.engine
         loaded = engine.info.fields if engine.status.state == "ready" else None
         if self._made is None or (self._limits is None and loaded is not None):
             shown = super().openapi()

@@ -4,9 +4,9 @@ import logging
 import re
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from typing import Annotated, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 
-from fastapi import Depends, HTTPException, Request
+from fastapi import HTTPException, Request
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ValidationError
 from pydantic_core import from_json, to_json
@@ -18,7 +18,6 @@ from app.api.lenient import utf8, validated
 from app.api.schemas import ModelItem, SpeechOptions
 from app.audio.formats import OPUS_RATES, AudioFormat
 from app.audio.rendering import OutputOptions
-from app.engine.engine import SpeechEngine
 from app.engine.errors import InvalidRequest, UnknownModel
 from app.engine.job import SpeechJob
 from app.settings import MODEL_NAME, Settings
@@ -257,19 +256,3 @@ def output_of(job: SpeechJob, form: AudioFormat) -> OutputOptions:
     if form == "opus" and asked.sample_rate not in {None, *OPUS_RATES}:
         raise InvalidRequest(OPUS_ONLY_AT, param="sample_rate")
     return OutputOptions(form, asked.speed, asked.loudness_lufs, asked.sample_rate)
-
-
-def get_engine(request: Request) -> SpeechEngine:
-    """Return the application's engine."""
-    engine: SpeechEngine = request.app.state.engine
-    return engine
-
-
-def get_settings(request: Request) -> Settings:
-    """Return the application's settings."""
-    settings: Settings = request.app.state.settings
-    return settings
-
-
-SettingsDep = Annotated[Settings, Depends(get_settings)]
-EngineDep = Annotated[SpeechEngine, Depends(get_engine)]

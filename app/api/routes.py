@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 from pydantic import BaseModel, Field
 
-from app.api.requests import EngineDep, SettingsDep, model_item, model_items, model_names
+from app.api.requests import model_item, model_items, model_names
 from app.api.schemas import (
     NOT_READY,
     AudioModelItem,
@@ -22,9 +22,8 @@ from app.api.schemas import (
     PresetList,
     error_responses,
 )
-from app.engine.engine import SpeechEngine
+from app.api.services import EngineDep, Services, ServicesDep
 from app.engine.interface import GoldenResult
-from app.settings import Settings
 from app.version import VERSION
 from samplers.knobs.params import SamplingParams
 from samplers.knobs.presets import AUTO
@@ -60,22 +59,20 @@ class ElevenLabsModel(BaseModel):
 
 
 @list_router.get("/v1/models", responses=NOT_READY)
-async def list_models(
-    request: Request, engine: EngineDep, settings: SettingsDep
-) -> ModelList | list[ElevenLabsModel]:
+async def list_models(request: Request, services: ServicesDep) -> ModelList | list[ElevenLabsModel]:
     """List the loaded model under its own name, OpenAI's and the operator's.
 
     With ElevenLabs' header `xi-api-key` it is their list: of its own name and the operator's.
     """
     if "xi-api-key" not in request.headers:
-        return ModelList(data=model_items(*_model(engine, settings)))
-    loaded, names = _model(engine, settings)
-    languages = [TheirLanguage(language_id=one, name=one) for one in engine.info.languages]
+        return ModelList(data=model_items(*_model(services)))
+    loaded, names = _model(services)
+    languages = [TheirLanguage(language_id=one, name=one) for one in services.engine.info.languages]
     return [
         ElevenLabsModel(
             model_id=name,
             name=name,
-            maximum_text_length_per_request=settings.max_text_chars,
+            maximum_text_length_per_request=services.settings.max_text_chars,
             languages=languages,
         )
         for name in dict.fromkeys((loaded, *names))
@@ -83,26 +80,26 @@ async def list_models(
 
 
 @list_router.get("/v1/audio/models", responses=NOT_READY)
-async def list_audio_models(engine: EngineDep, settings: SettingsDep) -> AudioModelList:
+async def list_audio_models(services: ServicesDep) -> AudioModelList:
     """List the same in the form that Open WebUI expects."""
     return AudioModelList(
-        models=[AudioModelItem(id=item.id) for item in model_items(*_model(engine, settings))]
+        models=[AudioModelItem(id=item.id) for item in model_items(*_model(services))]
     )
 
 
 @list_router.get(
     "/v1/models/{id:path}", responses=NOT_READY | error_responses(_404="No such model.")
 )
-async def get_model(name: ModelName, engine: EngineDep, settings: SettingsDep) -> ModelItem:
+async def get_model(name: ModelName, services: ServicesDep) -> ModelItem:
     """Describe a model."""
     if not name:  # the slash behind the path of the list
         raise HTTPException(404, "Not Found")
-    return model_item(name, *_model(engine, settings))
+    return model_item(name, *_model(services))
 
 
-def _model(engine: SpeechEngine, settings: Settings) -> tuple[str, list[str]]:
+def _model(services: Services) -> tuple[str, list[str]]:
     """Return the name of the loaded model, and the operator's further names of it."""
-    return engine.info.name, model_names(settings)
+    return services.engine.info.name, model_names(services.settings)
 
 
 @list_router.get("/v1/presets", responses=NOT_READY)
@@ -194,10 +191,11 @@ health_router = APIRouter(tags=["health"])
     "/health",
     responses=error_responses(_503="The process must be restarted; the message says why."),
 )
-async def get_health(request: Request, engine: EngineDep) -> Health:
+async def get_health(services: ServicesDep) -> Health:
     """Return the engine's state; 503 if the process must be restarted."""
+    engine = services.engine
     engine.check_healthy()
-    shared = request.app.state.shared
+    shared = services.shared
     status = engine.status
     info = engine.info if status.state == "ready" else None
     return Health(
@@ -230,9 +228,10 @@ def _golden_summary(golden: GoldenResult | None) -> str | None:
 
 @health_router.head("/ready", include_in_schema=False)
 @health_router.get("/ready", responses=NOT_READY)
-async def get_ready(request: Request, engine: EngineDep) -> Ready:
+async def get_ready(services: ServicesDep) -> Ready:
     """Return 200 if requests are accepted, else 503 with the reason."""
-    request.app.state.admission.check_open()
+    services.admission.check_open()
+    engine = services.engine
     engine.check_ready()
     info = engine.info
     return Ready(model=info.name, model_sha256=info.sha256, word_times=info.aligns)
@@ -244,13 +243,12 @@ metrics_router = APIRouter(tags=["health"])
 @metrics_router.get(
     "/metrics", response_class=Response, responses={200: {"content": {"text/plain": {}}}}
 )
-async def get_metrics(request: Request) -> Response:
+async def get_metrics(request: Request, services: ServicesDep) -> Response:
     """Return all metrics in Prometheus' text format or OpenMetrics."""
-    state = request.app.state
-    state.http_metrics.voices.set(await asyncio.to_thread(state.voice_store.count))
+    services.http_metrics.voices.set(await asyncio.to_thread(services.voice_store.count))
     both = CollectorRegistry()
-    both.register(state.engine.metrics.registry)
-    both.register(state.http_metrics.registry)
+    both.register(services.engine.metrics.registry)
+    both.register(services.http_metrics.registry)
     try:
         encode, media_type = choose_encoder(request.headers.get("accept", ""))
         content = encode(both)

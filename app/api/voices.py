@@ -24,11 +24,11 @@ from starlette.formparsers import MultiPartException, MultiPartParser
 from app.api.errors import problems_of
 from app.api.middleware.clients import client_of
 from app.api.ranges import RANGES, ranged
-from app.api.requests import EngineDep, media_type
+from app.api.requests import media_type
 from app.api.schemas import NOT_READY, VoiceItem, VoiceList, VoiceSummary, error_responses
+from app.api.services import EngineDep, services_of
 from app.engine.engine import SpeechEngine
 from app.engine.errors import EngineBusy, InvalidRequest
-from app.engine.quota import Places
 from app.engine.voices import Voices
 from models.voices.voice import NAME_PATTERN, Voice, VoiceCard, named
 
@@ -177,9 +177,6 @@ def _separate(
     return texts, next(iter(files.values()))
 
 
-MAX_UPLOADS = 5
-"""Uploads that may be read at once, as each is unpacked in memory. One client may have 4."""
-
 _RETRY_AFTER_S = 2
 
 
@@ -264,7 +261,7 @@ async def add_voice(
 ) -> Voice:
     """Read an upload of a kind of form, that ``ours`` makes a `VoiceForm`, and store its voice."""
     with upload_place(request):
-        max_bytes: int = request.app.state.settings.max_upload_bytes
+        max_bytes = services_of(request).settings.max_upload_bytes
         sent, content = await read_voice_form(request, max_bytes, kind, file_fields)
         form = ours(sent)
         voices = engine.voices
@@ -332,7 +329,7 @@ async def delete_voice(request: Request, name: VoiceName, engine: EngineDep) -> 
 @contextmanager
 def upload_place(request: Request) -> Iterator[None]:
     """Occupy one of the places for uploads."""
-    places: Places = request.app.state.uploads
+    places = services_of(request).limits.uploads
     client = client_of(request)
     if not places.free(client):
         raise EngineBusy("too many uploads at once", retry_after_s=_RETRY_AFTER_S)

@@ -4,6 +4,7 @@ import asyncio
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 import httpx2
@@ -109,20 +110,20 @@ def _create_app(
     engine: "Callable[[Settings], SpeechEngine] | None", changed: dict[str, Any]
 ) -> "FastAPI":
     with uncollected():
+        from app.api.services import Limits
         from app.engine.quota import Places
         from app.main import create_app
 
     settings = Settings().model_copy(update={**_NOT_SHARED, **changed})
-    app = create_app(settings, engine and engine(settings))
-    app.state.whole_samples = Places(sys.maxsize)
-    return app
+    limits = replace(Limits.of(settings), whole_samples=Places(sys.maxsize))
+    return create_app(settings, engine and engine(settings), limits=limits)
 
 
 async def _until_ready(app: "FastAPI", show: Callable[[str], None]) -> None:
     from app.engine.errors import SpeechError
     from models.int8.first_start import compilations
 
-    engine = app.state.engine
+    engine: SpeechEngine = app.state.services.engine
     waiting = asyncio.create_task(engine.wait_ready())
     while not waiting.done():
         state = engine.status.state

@@ -117,8 +117,9 @@ class Speak(SpeakOptions):
             settings["voice_process"] = False
         with _status_line() as show:
             async with open_service(show, _long_engine, **settings) as (client, app):
-                engine: LongSpeechEngine = app.state.engine
-                journal = engine.journal = self._journal(engine, app.state.settings, pieces)
+                services = app.state.services
+                engine: LongSpeechEngine = services.engine
+                journal = engine.journal = self._journal(engine, services.settings, pieces)
                 engine.pieces = pieces
                 speech = SpeechClient(client, self, document, form)
                 firsts = [*accumulate(map(len, chapters), initial=0)][:-1]

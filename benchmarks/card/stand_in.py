@@ -261,7 +261,7 @@ def main() -> None:
     settings = Settings()
     logging.basicConfig(level=settings.log_level.upper())
     app = create_app(settings)
-    freeze_when_ready(app.state.engine)
+    freeze_when_ready(app.state.services.engine)
 
     @app.get(PATH, include_in_schema=False)
     async def threads() -> dict[str, float]:

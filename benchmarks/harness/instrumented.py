@@ -31,7 +31,7 @@ def observed_app(settings: Settings, watchdog: Watchdog | None = None) -> FastAP
     async def vitals(collect: bool = False) -> dict[str, int | None]:
         if collect:
             collect_garbage()
-        return asdict(take_vitals(app.state.engine))
+        return asdict(take_vitals(app.state.services.engine))
 
     @app.get(CHILDREN_PATH, include_in_schema=False)
     async def children() -> dict[str, int | None]:

@@ -73,7 +73,7 @@ def draining(timeout_s: float) -> Iterator[tuple[DrainingServer, httpx.Client, F
     speaking = FakeBackend(CHUNK_S)
     app = create_app(Settings(), fake_engine(speaking))
     config = uvicorn.Config(app, port=0, log_config=None, timeout_graceful_shutdown=1)
-    server = DrainingServer(config, lambda: app.state.admission.close(timeout_s))
+    server = DrainingServer(config, lambda: app.state.services.admission.close(timeout_s))
     running = threading.Thread(target=server.run)
     running.start()
     until(lambda: server.started)

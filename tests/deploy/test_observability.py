@@ -48,8 +48,8 @@ def _expressions() -> Iterator[str]:
 
 def _counted() -> dict[str, set[str]]:
     """Return the labels of every series that the service gives, by its name."""
-    state = create_app(Settings(state="redis://127.0.0.1:1/0")).state
-    registries = [state.engine.metrics.registry, state.http_metrics.registry]
+    services = create_app(Settings(state="redis://127.0.0.1:1/0")).state.services
+    registries = [services.engine.metrics.registry, services.http_metrics.registry]
     counted: dict[str, set[str]] = {}
     for collector in [one for registry in registries for one in registry._collector_to_names]:
         if isinstance(collector, MetricWrapperBase):

@@ -21,6 +21,7 @@ from websockets.sync.client import connect
 from websockets.typing import Subprotocol
 
 from app.api.live.valle import PROTOCOL
+from app.api.services import Services
 from app.engine.engine import SpeechEngine
 from app.main import create_app
 from app.settings import Settings
@@ -137,7 +138,9 @@ def idle(engine: SpeechEngine) -> bool:
 def test_no_client_breaks_the_server(caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:
     model = str(make(tmp_path / "toy"))
     app = create_app(Settings(model=model, device="cpu", max_text_chars=50, max_body_bytes=1024))
-    engine, sessions = app.state.engine, app.state.live_sessions
+    services: Services = app.state.services
+    engine = services.engine
+    sessions = services.limits.live_sessions
     with watched() as watchdog, served(app) as client:
         watchdog.forget()  # the start, for which no client waits
 

@@ -15,13 +15,13 @@ from app.api.live.speech import (
     ClientGone,
     LiveSocket,
     LiveSpeech,
-    Services,
     SpeechMessages,
     received,
 )
 from app.api.middleware.clients import client_of
 from app.api.requests import output_of
 from app.api.schemas import SpeechOptions
+from app.api.services import Services, services_of
 from app.audio.formats import AudioFormat
 from app.engine.errors import SpeechError
 
@@ -171,9 +171,9 @@ async def serve_session(
     voice: str | None = None,
 ) -> None:
     """Accept a WebSocket and serve it, or refuse it if there is no place or not the voice."""
-    services = Services.of(websocket.app.state)
+    services = services_of(websocket)
     try:
-        place = services.place(client_of(websocket))
+        place = services.live_place(client_of(websocket))
         await check_voice(services, voice, websocket.state.owner)
     except SpeechError as error:
         await websocket.send_denial_response(speech_error_response(error))

@@ -3,33 +3,26 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import AbstractContextManager, suppress
-from dataclasses import dataclass, fields, replace
+from contextlib import suppress
+from dataclasses import replace
 from time import monotonic
 from typing import Any
 from uuid import uuid4
 
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from app.api.errors import TooManySessions
-from app.api.middleware.limits import Admission
 from app.api.middleware.pace import pace
 from app.api.middleware.readers import Patience
-from app.api.reports.recent import Failure, RecentSpeeches
-from app.api.reports.writer import ReportWriter
+from app.api.reports.recent import Failure
 from app.api.schemas import message
-from app.audio.rendering import OutputOptions, Renderer, RenderPool
+from app.api.services import Services
+from app.audio.rendering import OutputOptions, Renderer
 from app.engine.continued import GrowingSpeech
-from app.engine.engine import SpeechEngine
 from app.engine.errors import GenerationFailed, SpeechError
 from app.engine.interface import Plan
 from app.engine.job import AudioChunk, SpeechJob, SpeechResult, WordTimes
-from app.engine.quota import Places
-from app.settings import Settings
 
 log = logging.getLogger(__name__)
-
-_RETRY_S = 5
 
 
 class ClientGone(Exception):
@@ -86,36 +79,6 @@ async def received(websocket: WebSocket) -> str | bytes | None:
     content: str | bytes = message.get("bytes") or b"" if text is None else text
     await pace(len(content))
     return content
-
-
-@dataclass(frozen=True)
-class Services:
-    """What sessions use of an application."""
-
-    engine: SpeechEngine
-    admission: Admission
-    recent: RecentSpeeches
-    reports: ReportWriter
-    render_pool: RenderPool
-    live_sessions: Places
-    settings: Settings
-
-    @classmethod
-    def of(cls, state: Any) -> "Services":
-        """Return those of an application's state."""
-        return cls(**{field.name: getattr(state, field.name) for field in fields(cls)})
-
-    def place(self, client: str) -> AbstractContextManager[None]:
-        """Return a place for a session, to be entered at once; raises TooManySessions."""
-        self.admission.check_open()
-        self.engine.check_ready()
-        sessions = self.live_sessions
-        if not sessions.free(client):
-            raise TooManySessions(
-                f"{sessions.taken} sessions are open, which is the limit for all or for you",
-                retry_after_s=_RETRY_S,
-            )
-        return sessions.held(client)
 
 
 class SpeechMessages:

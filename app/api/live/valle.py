@@ -21,10 +21,11 @@ from app.api.errors import (
 )
 from app.api.lenient import validated
 from app.api.live.session import WebSocketSession, serve_session
-from app.api.live.speech import LiveSocket, LiveSpeech, Services, SpeechMessages
+from app.api.live.speech import LiveSocket, LiveSpeech, SpeechMessages
 from app.api.reports.writer import ReportWriter, utterance_pieces, warnings_for
 from app.api.requests import check_json_size, check_model, cleaned, ignored_fields, model_names
 from app.api.schemas import ErrorDetail, SpeechOptions, Usage
+from app.api.services import Services
 from app.audio.formats import AudioFormat
 from app.audio.rendering import OutputOptions
 from app.engine.errors import InvalidRequest, SpeechError

@@ -16,8 +16,6 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from app.api.errors import problems_of
 from app.api.requests import (
-    EngineDep,
-    SettingsDep,
     body_schema,
     check_model,
     dictionaries_of,
@@ -25,6 +23,7 @@ from app.api.requests import (
     model_names,
 )
 from app.api.schemas import NOT_READY, SPEAKABLE, SPEECH_OR_LINES, SpeechRequest, error_responses
+from app.api.services import EngineDep, Services, ServicesDep, services_of
 from app.api.shapes.words import TimedCharacter, TimedJson, timed_characters
 from app.api.speech.route import speak
 from app.api.voices import UPLOAD_RESPONSES, VoiceForm, add_voice
@@ -32,7 +31,6 @@ from app.audio.formats import OPUS_RATES, AudioFormat, SampleRate
 from app.engine.engine import SpeechEngine
 from app.engine.errors import InvalidRequest
 from app.engine.job import WordTimes
-from app.settings import Settings
 from models.voices.voice import Voice, id_of
 
 _FORMAT: Final = re.compile(r"(mp3|opus|pcm|wav|ulaw|alaw)_(\d{4,5})(?:_\d{1,3})?")
@@ -107,10 +105,10 @@ def output_format(name: str) -> tuple[AudioFormat, SampleRate]:
     return form, rate
 
 
-def check_their_model(name: str | None, engine: SpeechEngine, settings: Settings) -> None:
+def check_their_model(name: str | None, services: Services) -> None:
     """Do nothing if a name is ElevenLabs' or the loaded model's."""
     if name is None or not _THEIR_MODELS.fullmatch(name):
-        check_model(name, engine.info.name, model_names(settings))
+        check_model(name, services.engine.info.name, model_names(services.settings))
 
 
 VoiceId = Annotated[str, Path(alias="voice_id", max_length=200, description="A voice's name.")]
@@ -126,12 +124,11 @@ def translated(
     request: Request,
     body: Body,
     voice: VoiceId,
-    engine: EngineDep,
-    settings: SettingsDep,
+    services: ServicesDep,
     form: Form = DEFAULT_FORMAT,
 ) -> SpeechRequest:
     """Return ElevenLabs' request in our shape, not streamed, and note what of it does nothing."""
-    check_their_model(body.model_id, engine, settings)
+    check_their_model(body.model_id, services)
     speed = body.voice_settings.speed if body.voice_settings else None
     sound, rate = output_format(form)
     given = {"seed": body.seed_, "language": body.language_code, "speed": speed}
@@ -411,7 +408,7 @@ async def elevenlabs_user(request: Request) -> dict[str, Any]:
             "can_extend_character_limit": False,
             "allowed_to_extend_character_limit": False,
             "voice_slots_used": 0,
-            "voice_limit": request.app.state.settings.max_voices,
+            "voice_limit": services_of(request).settings.max_voices,
             "can_use_instant_voice_cloning": True,
             "can_use_professional_voice_cloning": False,
         },

@@ -12,10 +12,11 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from app.api.errors import invalid
 from app.api.live.session import WebSocketSession, serve_session
-from app.api.live.speech import LiveSpeech, Services, SpeechMessages, speakable
+from app.api.live.speech import LiveSpeech, SpeechMessages, speakable
 from app.api.reports.writer import warnings_for
 from app.api.requests import check_json_size, dictionaries_of
 from app.api.schemas import SpeechOptions
+from app.api.services import Services
 from app.api.shapes.elevenlabs import (
     DEFAULT_FORMAT,
     VoiceSettings,
@@ -88,7 +89,7 @@ class ElevenLabsSession(WebSocketSession):
         try:
             form = self._query.get("output_format", DEFAULT_FORMAT)
             self._form, self._rate_hz = output_format(form)
-            check_their_model(self._query.get("model_id"), services.engine, services.settings)
+            check_their_model(self._query.get("model_id"), services)
         except SpeechError as error:
             await self.end(error)
 

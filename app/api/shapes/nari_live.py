@@ -10,7 +10,7 @@ from fastapi import APIRouter, WebSocket
 from pydantic import ConfigDict, Field, TypeAdapter
 
 from app.api.errors import speech_error_detail
-from app.api.live.speech import LiveSocket, LiveSpeech, Services
+from app.api.live.speech import LiveSocket, LiveSpeech
 from app.api.live.valle import (
     ENCODINGS,
     InputText,
@@ -20,6 +20,7 @@ from app.api.live.valle import (
     serve_protocol,
 )
 from app.api.schemas import SpeechOptions
+from app.api.services import Services
 from app.audio.formats import AudioFormat
 from app.engine.errors import SpeechError
 from app.engine.interface import Plan

@@ -16,10 +16,11 @@ from pydantic import ConfigDict, Field, ValidationError
 from app.api.errors import invalid
 from app.api.lenient import validated
 from app.api.live.session import check_voice
-from app.api.live.speech import LiveSpeech, Services, SpeechMessages
+from app.api.live.speech import LiveSpeech, SpeechMessages
 from app.api.live.valle import PROTOCOL, ValleSession, serve_protocol
 from app.api.requests import check_json_size, check_model, cleaned, model_names, sized_json
 from app.api.schemas import SoundFormatName, SpeechOptions
+from app.api.services import Services
 from app.api.shapes.words import FinalWords
 from app.audio.formats import AudioFormat
 from app.audio.rendering import wav_header

@@ -12,19 +12,18 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
-from fastapi import FastAPI
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from app.api.errors import invalid
 from app.api.live.session import LiveSession
-from app.api.live.speech import ClientGone, LiveSocket, LiveSpeech, Services, SpeechMessages
+from app.api.live.speech import ClientGone, LiveSocket, LiveSpeech, SpeechMessages
 from app.api.middleware.clients import network_of
-from app.api.middleware.connections import OpenConnections
 from app.api.middleware.pace import pace
 from app.api.middleware.readers import limit_send_buffer
 from app.api.reports.writer import warnings_for
 from app.api.requests import sized_json
 from app.api.schemas import SpeechOptions
+from app.api.services import Services
 from app.audio.formats import SampleRate
 from app.engine.errors import InvalidRequest, SpeechError
 from app.engine.interface import Plan
@@ -47,9 +46,8 @@ _US: Final = {"name": "valle-serve", "url": ""}
 class WyomingServer:
     """Listens on a port for the time of a context."""
 
-    def __init__(self, app: FastAPI) -> None:
-        self._services = Services.of(app.state)
-        self._connections: OpenConnections = app.state.connections
+    def __init__(self, services: Services) -> None:
+        self._services = services
         self._server: asyncio.Server | None = None
         self._serving: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
 
@@ -85,9 +83,10 @@ class WyomingServer:
         """Serve a connection to its end, whatever comes."""
         peer = writer.get_extra_info("peername")
         client = network_of(str(peer[0])) if peer else ""
-        session = WyomingSession(reader, writer, self._services, client)
+        services = self._services
+        session = WyomingSession(reader, writer, services, client)
         try:
-            with self._connections.counted(client), self._services.place(client):
+            with services.limits.connections.counted(client), services.live_place(client):
                 await session.run()
         except SpeechError as error:
             with suppress(ClientGone):

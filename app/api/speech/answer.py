@@ -27,7 +27,7 @@ from starlette.types import Receive, Scope, Send
 
 from app.api.errors import CLIENT_CLOSED, speech_error_detail
 from app.api.middleware.clients import client_of
-from app.api.reports.recent import Failure, RecentSpeeches
+from app.api.reports.recent import Failure
 from app.api.reports.writer import warnings_for
 from app.api.schemas import (
     EVENT_STREAM,
@@ -37,16 +37,14 @@ from app.api.schemas import (
     Usage,
     message,
 )
+from app.api.services import services_of
 from app.audio.formats import MEDIA_TYPES
-from app.audio.rendering import OutputOptions, Renderer, RenderPool
+from app.audio.rendering import OutputOptions, Renderer
 from app.engine.durations import stretched
-from app.engine.engine import SpeechEngine
 from app.engine.errors import EngineBusy, InvalidRequest, SpeechError
 from app.engine.interface import ModelInfo, Plan
 from app.engine.job import AudioChunk, Codes, SpeechJob, SpeechResult, UtteranceCodes
-from app.engine.quota import Places
 from app.engine.serving.running import SpeechStream
-from app.settings import Settings
 from samplers.knobs.features import idle_knobs
 
 log = logging.getLogger(__name__)
@@ -57,9 +55,6 @@ AnyResponse = TypeVar("AnyResponse", bound=Response)
 _JSON: Final = "application/json"
 
 _MOST_TOLD: Final = 20  # of what was left out, in a header
-
-WHOLE_SPEECHES: Final = 5
-"""Whole speeches of the greatest length whose samples may wait at once to be sent."""
 
 
 class Framing:
@@ -220,11 +215,7 @@ class Answer:
         self.framing = framing
         self._came_s = came_s
         self.client = client_of(request)
-        state = request.app.state
-        self.engine: SpeechEngine = state.engine
-        self.recent: RecentSpeeches = state.recent
-        self.settings: Settings = state.settings
-        self.render_pool: RenderPool = state.render_pool
+        self.services = services_of(request)
         self.first_audio_s = 0.0  # from the request to the first samples, or to the end
 
     async def collected(self, stream: SpeechStream, *, whole: bool) -> list[AudioChunk] | None:
@@ -249,7 +240,7 @@ class Answer:
 
     def _hold(self, samples: int) -> None:
         """Count samples until the answer was taken; fail if too many wait to be sent."""
-        places: Places = self.request.app.state.whole_samples
+        places = self.services.limits.whole_samples
         count = round(stretched(samples, self.output.speed))
         if not places.free(self.client, count):
             raise EngineBusy(
@@ -275,14 +266,14 @@ class Answer:
         parts.append(await rendering.close())
         audio_s = rendering.audio_s
         framed = partial(self.framing.whole, b"".join(parts), result, audio_s)
-        body = await self.render_pool.run(self.client, framed)
+        body = await self.services.render_pool.run(self.client, framed)
         headers = result_headers(result, self.output.rate_hz(rate_hz), audio_s, self.first_audio_s)
         return Response(body, media_type=self.framing.media_type, headers=headers)
 
     def renderer(self, rate_hz: int, *, plan: Plan | None = None, whole: bool = False) -> Renderer:
         """Return what renders a speech of a sample rate; a streamed one has a plan."""
-        likely_lufs = self.engine.voices.likely_lufs(plan.voice) if plan else None
-        pool = self.render_pool, self.client
+        likely_lufs = self.services.engine.voices.likely_lufs(plan.voice) if plan else None
+        pool = self.services.render_pool, self.client
         return Renderer(pool, self.output, rate_hz, likely_lufs, whole=whole)
 
     async def unless_client_leaves(self, work: Coroutine[Any, Any, T]) -> T | None:
@@ -352,7 +343,7 @@ class StreamedSpeech(StreamingResponse):
         finally:
             if self._error is not None:
                 log.warning("response %s: cut off (%s)", self._job.id, self._error.code)
-            self._answer.recent.keep(self._job, result or self._failure())
+            self._answer.services.recent.keep(self._job, result or self._failure())
 
     async def _send(self, send: Send) -> SpeechResult | None:
         async with aclosing(self._body):

@@ -24,12 +24,10 @@ from app.api.lenient import utf8
 from app.api.middleware.clients import client_of
 from app.api.ranges import RANGES, ranged
 from app.api.reports.recent import Failure, RecentSpeeches, SpeechReport, request_of
-from app.api.reports.writer import ReportWriter, TableForm, report_pieces, token_pieces
+from app.api.reports.writer import TableForm, report_pieces, token_pieces
 from app.api.requests import (
-    EngineDep,
     body_schema,
     check_model,
-    get_engine,
     ignored_fields,
     json_body,
     media_type,
@@ -51,6 +49,7 @@ from app.api.schemas import (
     TtsRequest,
     error_responses,
 )
+from app.api.services import EngineDep, ServicesDep, services_of
 from app.api.speech.answer import (
     Answer,
     Framing,
@@ -64,7 +63,6 @@ from app.api.speech.answer import (
     result_of,
 )
 from app.audio.formats import MEDIA_TYPES, AudioFormat
-from app.audio.rendering import RenderPool
 from app.engine.durations import check_audio_s, pauses_s
 from app.engine.errors import (
     DeadlineExceeded,
@@ -78,9 +76,8 @@ from models.text.warnings import warnings_of
 from samplers.knobs.params import SamplingParams
 
 
-def _recent(request: Request) -> RecentSpeeches:
-    recent: RecentSpeeches = request.app.state.recent
-    return recent
+def _recent(services: ServicesDep) -> RecentSpeeches:
+    return services.recent
 
 
 SpeechId = Annotated[str, Path(alias="id", description="`x-request-id` of the response.")]
@@ -145,12 +142,13 @@ async def speak(
     """Submit a request and return its response, whole or streamed, framed or as it asks."""
     came_s = monotonic()
     state = request.state
-    engine = get_engine(request)
+    services = services_of(request)
+    engine = services.engine
     check_together(wanted)
     if framing is None:
         framing = framing_of(wanted, request.headers.get("accept", ""), engine.info)
     answer = Answer(request, framing, came_s)
-    settings = answer.settings
+    settings = services.settings
     check_model(wanted.model, engine.info.name, model_names(settings))
     ignored = ignored_fields(wanted, settings, state.id)
     once = settings.once_per_id and state.client_id
@@ -161,7 +159,7 @@ async def speak(
 async def _spoken_once(wanted: SpeechRequest, answer: Answer) -> Response:
     """Return the response to a request whose id may be that of an earlier one; as `_spoken`."""
     request = answer.request
-    recent = answer.recent
+    recent = answer.services.recent
     state = request.state
     body = f"{request.url.path} {wanted.model_dump_json()}"
     digest = hashlib.sha256(body.encode()).hexdigest()
@@ -183,11 +181,11 @@ async def _spoken_once(wanted: SpeechRequest, answer: Answer) -> Response:
 async def _spoken(wanted: SpeechRequest, answer: Answer) -> Response:
     """Submit a checked request and return its response."""
     state = answer.request.state
-    recent = answer.recent
+    recent = answer.services.recent
     job = wanted.job(state.id, state.owner, answer.client)
     job = replace(job, kept=await recent.take(wanted.continue_from, state.owner))
     answer.output = output_of(job, wanted.sound_format)
-    stream = answer.engine.submit(job)
+    stream = answer.services.engine.submit(job)
     try:
         chunks = await answer.collected(stream, whole=not wanted.streamed)
     except (DeadlineExceeded, GenerationFailed) as error:
@@ -234,7 +232,7 @@ async def get_speech(
     if shown == "request":
         body = to_json(request_of(job, outcome), inf_nan_mode="null")
         return Response(body, media_type="application/json")
-    writer: ReportWriter = request.app.state.reports
+    writer = services_of(request).reports
     if form != "json":
         if not any(one.trace for one in outcome.utterances):
             raise InvalidRequest("the speech has no trace; ask with trace: true", param="format")
@@ -278,8 +276,8 @@ async def replayed(
 
 
 async def _replayed(result: SpeechResult, answer: Answer) -> Response:
-    engine = answer.engine
-    settings = answer.settings
+    engine = answer.services.engine
+    settings = answer.services.settings
     pauses = pauses_s(result.utterances, result.params.pause_s or 0.0, more=False)
     frames = max(0.0, result.sound_frames - len(result.utterances))  # where the drawing was ended
     sound_s = frames / engine.info.frame_rate_hz
@@ -327,7 +325,7 @@ async def get_speech_codes(
     """Return the codes of a recent speech, as JSON or, by `Accept`, as safetensors."""
     _, result = await recent.complete(speech_id, request.state.owner)
     framing = WholeCodes(engine.info, tensors=SAFETENSORS in request.headers.get("accept", ""))
-    pool: RenderPool = request.app.state.render_pool
+    pool = services_of(request).render_pool
     write = partial(framing.whole, b"", result, result.audio_s)
     body = await pool.run(client_of(request), write)
     return Response(body, media_type=framing.media_type)
@@ -384,7 +382,7 @@ async def decode_codes(
     count = len(result.utterances)
     # In the render pool, and counted first: lists in place of codes take milliseconds to read.
     read = partial(_read, await request.body(), kind, count)
-    pool: RenderPool = request.app.state.render_pool
+    pool = services_of(request).render_pool
     changed = _replaced(result, await pool.run(client_of(request), read), engine.info)
     return await replayed(request, job, changed, wanted.response_format)
 

@@ -3,6 +3,7 @@
 import json
 import logging
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from app.api.errors import STATUS
 from app.api.requests import cleaned
 from app.api.schemas import TtsRequest
+from app.api.services import Limits
 from app.engine import errors
 from app.main import create_app
 from app.settings import Settings
@@ -184,8 +186,10 @@ def test_a_bad_request_line_gets_the_one_shape(toy_server, method, path, headers
 
 
 def test_our_own_mistakes_are_a_500_in_the_one_shape():
-    app = create_app(Settings(), fake_engine())
-    app.state.live_sessions = None  # which `/metrics` counts
+    settings = Settings()
+    broken: Any = None  # in place of the sessions that `/metrics` counts
+    limits = replace(Limits.of(settings), live_sessions=broken)
+    app = create_app(settings, fake_engine(), limits=limits)
     with served(app) as client:
         answer = client.get("/metrics")
     assert answer.status_code == 500

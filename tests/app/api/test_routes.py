@@ -186,7 +186,7 @@ def test_health_tells_how_long_ago_the_engine_moved(monkeypatch) -> None:
 def test_a_service_that_closes_is_healthy_but_not_ready() -> None:
     app = create_app(Settings(), fake_engine())
     with served(app) as client:
-        asyncio.run(app.state.admission.close(timeout_s=0))
+        asyncio.run(app.state.services.admission.close(timeout_s=0))
         ready = client.get("/ready")
         assert ready.status_code == 503
         assert ready.headers["retry-after"]

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import soundfile
 
-from app.api.voices import MAX_UPLOADS
+from app.api.services import MAX_UPLOADS
 from app.engine.voices import OPENAI_VOICES
 from app.logs import TextLines
 from app.main import create_app

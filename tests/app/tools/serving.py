@@ -17,7 +17,7 @@ from app.settings import Settings
 @contextmanager
 def served(app: FastAPI, *, until_ready: bool = True, port: int = 0) -> Iterator[httpx.Client]:
     """Serve an application as it is served on a loopback port, 0: a free one; give a client."""
-    settings: Settings = app.state.settings
+    settings: Settings = app.state.services.settings
     here = settings.model_copy(update={"port": port, "log_level": "warning"})
     server = uvicorn.Server(server_config(app, here))
     thread = threading.Thread(target=server.run)

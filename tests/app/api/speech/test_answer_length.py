@@ -7,6 +7,7 @@ import socket
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -14,6 +15,7 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
+from app.api.services import Limits, Services
 from app.audio.rendering import RenderPool
 from app.engine.quota import Places
 from app.main import create_app
@@ -48,7 +50,8 @@ class Counting(RenderPool):
 
 def app_with_counts() -> tuple[FastAPI, Counting]:
     app = create_app(Settings(), fake_engine(FakeBackend(CHUNK_S), slots=8))
-    app.state.render_pool = render_pool = Counting(1)
+    render_pool = Counting(1)
+    app.state.services = replace(app.state.services, render_pool=render_pool)
     return app, render_pool
 
 
@@ -147,16 +150,18 @@ def test_a_take_that_is_continued_counts_with_the_frames_that_are_kept(short) ->
 
 @pytest.mark.slow
 def test_samples_of_whole_speeches_are_a_pool_of_which_a_client_has_a_share() -> None:
-    app, _ = app_with_counts()
-    app.state.whole_samples = Places(90 * 24_000)  # a client may have 72 s of them
+    settings = Settings()
+    places = Places(90 * 24_000)  # a client may have 72 s of them
+    engine = fake_engine(FakeBackend(CHUNK_S), slots=8)
+    app = create_app(settings, engine, limits=replace(Limits.of(settings), whole_samples=places))
     with served(app) as client:
         wanted = {"input": "Hello.", "response_format": "wav", "stream": False}
         assert client.post("/tts", json=wanted).status_code == 200
-        until(lambda: not app.state.whole_samples.taken)  # given back after the last byte
+        until(lambda: not places.taken)  # given back after the last byte
         answer = client.post("/tts", json=wanted | {"speed": 0.25})
         assert (answer.status_code, answer.json()["error"]["code"]) == (503, "engine_busy")
         assert answer.headers["retry-after"]
-        until(lambda: not app.state.whole_samples.taken)
+        until(lambda: not places.taken)
         assert client.post("/tts", json=wanted | {"stream": True, "speed": 0.25}).status_code == 200
 
 
@@ -164,6 +169,7 @@ def test_samples_of_whole_speeches_are_a_pool_of_which_a_client_has_a_share() ->
 def test_a_whole_answer_that_is_not_read_is_cut_off_and_gives_its_place_back() -> None:
     settings = Settings(stall_timeout_s=0.5)
     app = create_app(settings, fake_engine(FakeBackend(CHUNK_S), slots=8))
+    services: Services = app.state.services
     with served(app) as client:
         body = b'{"input": "Hello. Hello. Hello.", "response_format": "wav", "stream": false}'
         with socket.socket() as reader:
@@ -173,10 +179,10 @@ def test_a_whole_answer_that_is_not_read_is_cut_off_and_gives_its_place_back() -
                 b"POST /tts HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
                 b"Content-Length: %d\r\n\r\n%s" % (len(body), body)
             )
-            until(lambda: app.state.whole_samples.taken)
-            assert app.state.admission.working == 1
-            until(lambda: not app.state.whole_samples.taken)
-            until(lambda: not app.state.admission.working)
+            until(lambda: services.limits.whole_samples.taken)
+            assert services.admission.working == 1
+            until(lambda: not services.limits.whole_samples.taken)
+            until(lambda: not services.admission.working)
             reader.settimeout(20)
             got = 0
             with suppress(ConnectionError):
