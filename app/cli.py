@@ -36,20 +36,26 @@ COMMANDS: Final[Mapping[str, Command]] = {
     "speak": Command(
         "app.commands.speak", "Speak", "Speak a text to a file, a pipe or the speakers."
     ),
-    "batch": Command("tools.batch", "BatchCommand", "Speak the requests of a file."),
-    "bench": Command("tools.bench", "Bench", "Measure the speed of this machine or of a server."),
+    "batch": Command("app.commands.batch", "BatchCommand", "Speak the requests of a file."),
+    "bench": Command(
+        "app.commands.bench.command", "Bench", "Measure the speed of this machine or of a server."
+    ),
     "study": Command(
-        "tools.study.command", "Study", "Measure what knobs do, over values, sentences and seeds."
+        "app.commands.study.command",
+        "Study",
+        "Measure what knobs do, over values, sentences and seeds.",
     ),
-    "models": Command("tools.models", "Models", "Download checkpoints."),
-    "voices": Command("tools.voices", "VoicesCommand", "Add, list and delete uploaded voices."),
-    "presets": Command("tools.presets", "PresetsCommand", "List the presets."),
-    "keys": Command("tools.keys", "Keys", "Generate API keys."),
-    "doctor": Command("tools.doctor", "Doctor", "Check this machine and say how to fix it."),
+    "models": Command("app.commands.models", "Models", "Download checkpoints."),
+    "voices": Command(
+        "app.commands.voices", "VoicesCommand", "Add, list and delete uploaded voices."
+    ),
+    "presets": Command("app.commands.presets", "PresetsCommand", "List the presets."),
+    "keys": Command("app.commands.keys", "Keys", "Generate API keys."),
+    "doctor": Command("app.commands.doctor", "Doctor", "Check this machine and say how to fix it."),
     "tools": Command(
-        "tools.commands", "Tools", "Inspect and convert models of others; calibrate presets."
+        "lab.porting.commands", "Tools", "Inspect and convert models of others; calibrate presets."
     ),
-    "warm": Command("tools.warm", "Warm", "Compile and cache the CPU kernels."),
+    "warm": Command("app.commands.warm", "Warm", "Compile and cache the CPU kernels."),
 }
 
 

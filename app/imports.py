@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def uncollected() -> Iterator[None]:
+def gc_paused() -> Iterator[None]:
     """Return a context without collections; what it made is left out of those that follow."""
     was_enabled = gc.isenabled()
     gc.disable()

@@ -34,8 +34,8 @@ from app.api.voices import voices_router
 from app.audio.rendering import RenderPool
 from app.engine.backend.planner import Catalog
 from app.engine.backend.synthesizer import Synthesizer
+from app.engine.child_process import ModelWorkers
 from app.engine.engine import SpeechEngine
-from app.engine.worker import ModelWorkers
 from app.settings import Settings
 from app.storage.dictionary_files import read_dictionaries
 from app.storage.preset_files import read_presets
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     pass
 
 # Imported here, or the first request that needs it would hold up the event loop for 0.1 s. Only
-# WAV and PCM are made where it is not installed, as where torch is alone (benchmarks.card.ticket).
+# WAV and PCM are made where it is not installed, as where torch is alone (lab.benchmarks.card.ticket).
 with suppress(ModuleNotFoundError):
     import av as _av  # noqa: F401
 

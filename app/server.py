@@ -25,7 +25,7 @@ from app.api.middleware.readers import longest_wait_s
 from app.api.services import Services
 from app.connections import BoundedWebSocket, connection_class
 from app.engine.engine import SpeechEngine
-from app.garbage import freeze_when_ready
+from app.garbage_collection import freeze_when_ready
 from app.settings import Settings
 
 log = logging.getLogger(__name__)

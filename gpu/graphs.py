@@ -16,10 +16,10 @@ from gpu.lost import is_device_lost
 
 log = logging.getLogger(__name__)
 
-Play = Callable[[], None]
+Replay = Callable[[], None]
 """Replays a function's work; results are in the tensors that it writes to."""
 
-Record = Callable[[Play], Play]
+Capture = Callable[[Replay], Replay]
 """`Recorder.record`."""
 
 WARM_UPS = 3
@@ -36,16 +36,16 @@ def alone(device: torch.device) -> AbstractContextManager[object]:
     return _DEVICE if device.type == "cuda" else nullcontext()
 
 
-def as_it_is(function: Play) -> Play:
+def eager(function: Replay) -> Replay:
     """Return a function itself: it is called where another would be replayed."""
     return function
 
 
-class Recorder:
+class GraphCapturer:
     """Captures functions on one device, with one stream, and one memory pool for temporaries.
 
     No temporary outlives a call: results must be written to tensors allocated outside, and all
-    graphs of one recorder be replayed on one stream. One of high priority goes before others.
+    graphs of one capturer be replayed on one stream. One of high priority goes before others.
 
     Args:
         warm_ups: How often a function is called first, as libraries initialise themselves in their
@@ -70,7 +70,7 @@ class Recorder:
                 device, priority=priority
             )
 
-    def record(self, function: Play) -> Play:
+    def capture(self, function: Replay) -> Replay:
         """Capture a function and return what replays it; capturing itself runs nothing.
 
         What cannot be captured, twice, is returned as it is: it is then launched as usual, as
@@ -97,7 +97,7 @@ class Recorder:
         self.failed.append(why)
         return function
 
-    def _captured(self, function: Play, stream: torch.cuda.Stream) -> Play:
+    def _captured(self, function: Replay, stream: torch.cuda.Stream) -> Replay:
         """Return the replay of a graph, which keeps its function alive, and so its tensors."""
         graph = torch.cuda.CUDAGraph()
         current = torch.cuda.current_stream(self._device)
@@ -119,7 +119,7 @@ class Recorder:
                 graph.replay()
         current.wait_stream(stream)
 
-        def play(_: Play = function) -> None:
+        def replay(_: Replay = function) -> None:
             graph.replay()
 
-        return play
+        return replay

@@ -151,7 +151,7 @@ class ModelConfig(_Config):
         False, description="Whether a row of its own begins level 0's frames; of prompt=response."
     )
     nar_prompt_text: bool = Field(
-        True, description="Whether the finer levels read what the prompt says; of prompt=response."
+        True, description="Whether the NAR levels read what the prompt says; of prompt=response."
     )
     frames_a_symbol: int | None = Field(
         None, gt=0, description="Most frames for each id of a text, that of the prompt included."
@@ -172,7 +172,7 @@ class ModelConfig(_Config):
         "through a projection.",
     )
     response_sums: CodeSums = Field("inclusive", description="The same, of the response.")
-    masked_level_0: bool = Field(
+    masked_ar: bool = Field(
         False, description="Can also predict level 0 in masked passes, and its length."
     )
     max_prompt_frames: int = Field(
@@ -211,7 +211,7 @@ class ModelConfig(_Config):
             )
         if self.prompt == "response" and (self.segments != ("phn", "resp") or self.separators):
             raise ValueError("a prompt that begins the response has no segments but phn and resp")
-        if own_stacks and (self.prompt != "response" or self.masked_level_0):
+        if own_stacks and (self.prompt != "response" or self.masked_ar):
             raise ValueError("two stacks begin the response with the prompt, and draw no mask")
         if self.text_mask == "full" and self.prompt != "response":
             raise ValueError("a full text_mask needs a prompt that begins the response")

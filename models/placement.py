@@ -28,7 +28,7 @@ def prepare_for(device: torch.device, model: Valle, dtype: torch.dtype | None = 
     return model.to(device)  # buffers keep their dtype
 
 
-class Residence:
+class WeightOffloader:
     """Moves weights to the CPU while nobody needs them, and back. Any thread may call."""
 
     def __init__(

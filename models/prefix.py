@@ -20,7 +20,7 @@ MARKS: Final = 6
 class Prefix:
     """Everything before the response: text, language, level and voice prompt.
 
-    What is on the device is made when it is asked for first: a recording needs the numbers alone.
+    What is on the device is made when it is asked for first: a graph needs the numbers alone.
     """
 
     level: int
@@ -48,7 +48,7 @@ class Prefix:
         )  # fmt: skip
 
     def at_level(self, level: int) -> "Prefix":
-        """Return the same of another of the finer levels; it differs in the mark of its level."""
+        """Return the same of another of the NAR levels; it differs in the mark of its level."""
         numbers = self.numbers.copy()
         numbers[0, numbers[0] == 1 + self.level] = 1 + level
         return replace(self, level=level, numbers=numbers)

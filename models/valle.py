@@ -1,4 +1,4 @@
-"""The AR+NAR language model: segments of embeddings in, logits out. It never draws a token.
+"""The AR+NAR language model: segments of embeddings in, logits out. It never samples a token.
 
 A sequence is a list of segments with one learned separator between any two. Each segment counts its
 positions from 0 and includes its trailing separator; the response comes last and has none. Response
@@ -67,8 +67,8 @@ class Valle(nn.Module):
             stack = Transformer(nar)
             stacks.extend([stack, *(stack.with_own_gains() for _ in range(2, levels))])
         self.nar_stacks = cast("Sequence[Transformer]", stacks)
-        self._level_0_batching: Batching | None = None
-        if config.masked_level_0:
+        self._ar_batching: Batching | None = None
+        if config.masked_ar:
             self.masked_response = nn.Embedding(codes + 1, width)  # the last row is the mask
             self.masked_head = nn.Linear(width, codes)
             self.length_digits = nn.Embedding(LENGTH_TOKENS, width)
@@ -77,7 +77,7 @@ class Valle(nn.Module):
     @property
     def output_heads(self) -> Sequence[nn.Module]:
         """The layers that give logits."""
-        masked = [self.masked_head, self.length_head] if self.config.masked_level_0 else []
+        masked = [self.masked_head, self.length_head] if self.config.masked_ar else []
         return [*self.heads, *masked]
 
     def stack(self, level: int) -> Transformer:
@@ -290,10 +290,10 @@ class Valle(nn.Module):
         """Return the batching of a head's rows; only level 0 batches rows of several jobs."""
         if level or not self.transformer.depends_on_batch:
             return UNPADDED
-        if self._level_0_batching is None:
+        if self._ar_batching is None:
             widened = _widened(self.separator[None]).dtype
-            self._level_0_batching = measure([(self.heads[0], self.config.width)], widened)
-        return self._level_0_batching
+            self._ar_batching = measure([(self.heads[0], self.config.width)], widened)
+        return self._ar_batching
 
     def ar_logits(self, prefix: Prefix, codes: Tensor) -> Tensor:
         """Predict every frame of level 0, ``[T, >= 1]`` int64, in one pass without a cache.

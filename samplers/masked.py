@@ -1,4 +1,4 @@
-"""Masked decoding of level 0 in several passes: the schedule, the choice of frames, the draw.
+"""Masked decoding of level 0 in several passes: the schedule, the choice of frames, the sample.
 
 Chang et al. 2022, "MaskGIT", arXiv:2202.04200, with the bounds of e-c-k-e-r/vall-e.
 """
@@ -11,8 +11,8 @@ from torch import Tensor
 from samplers.knobs.params import SamplingParams
 from samplers.nar import log_min_p, truncate
 from samplers.ops import temperature as temperatures
-from samplers.ops.draw import Stage, categorical, greedy, stream_key, uniform
 from samplers.ops.rows import sanitise
+from samplers.ops.sample import Stage, categorical, greedy, stream_key, uniform
 
 
 def schedule(length: int, passes: int, *, remask: bool = False) -> list[int]:
@@ -50,10 +50,10 @@ def sample_masked(
     utterance: int,
     place: int,
 ) -> tuple[Tensor, Tensor]:
-    """Draw the masked frames of one pass, and score the certainty of every frame.
+    """Sample the masked frames of one pass, and score the certainty of every frame.
 
     ``logits`` ``(T, V)`` have guidance applied and are not changed; NaN counts as -inf.
-    ``codes`` ``(T,)`` int64 were drawn in earlier passes, and are unused where ``masked``
+    ``codes`` ``(T,)`` int64 were sampled in earlier passes, and are unused where ``masked``
     ``(T,)``. ``place`` is the pass, from 0.
 
     Returns codes ``(T,)`` int64 without a mask, and scores ``(T,)`` float32 for
@@ -62,7 +62,7 @@ def sample_masked(
     own = sanitise(logits)
     scores = _truncated(own, params)
     temperature = params.nar_len_temperature * (1 - progress_of(params.nar_len_steps)[place])
-    drawn = greedy(scores)
+    sampled = greedy(scores)
     if temperature > 0:
         frames, vocab_size = scores.shape
         heated = temperatures.scale(scores, scores.new_tensor(temperature))
@@ -71,8 +71,8 @@ def sample_masked(
         positions = torch.arange(frames, device=scores.device)[:, None]
         noise = uniform(keys, vocab_size, step=place, position=positions)
         empty = scores.amax(-1) == -torch.inf
-        drawn = torch.where(empty, drawn, categorical(heated, noise))
-    codes = torch.where(masked, drawn, codes)
+        sampled = torch.where(empty, sampled, categorical(heated, noise))
+    codes = torch.where(masked, sampled, codes)
     if params.nar_len_score == "likeliest":
         certainty = scores.softmax(-1).amax(-1)
     else:

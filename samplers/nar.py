@@ -1,4 +1,4 @@
-"""Draws the codes of a finer level: all frames of several rows at once."""
+"""Samples the codes of a NAR level: all frames of several rows at once."""
 
 import math
 from collections.abc import Sequence
@@ -12,12 +12,12 @@ from torch import Tensor
 from samplers.knobs.params import SamplingParams
 from samplers.ops import filters
 from samplers.ops import temperature as temperatures
-from samplers.ops.draw import Stage, categorical, greedy, stream_key, uniform
 from samplers.ops.rows import sanitise
+from samplers.ops.sample import Stage, categorical, greedy, stream_key, uniform
 
 
 class NarRow(NamedTuple):
-    """How one level of a row of frames is drawn, as numbers that a recording can read."""
+    """How one level of a row of frames is sampled, as numbers that a recording can read."""
 
     key: int
     mean: int
@@ -28,7 +28,7 @@ class NarRow(NamedTuple):
 
 
 class NarKind(NamedTuple):
-    """What any of some rows needs; the others are drawn the same with it, only slower."""
+    """What any of some rows needs; the others are sampled the same with it, only slower."""
 
     warm: bool
     mean: bool
@@ -48,7 +48,7 @@ FULL = NarKind(warm=True, mean=True, sorts=True, min_p=True)
 def row_of(
     params: SamplingParams, *, seed: int, utterance: int, level: int, vocab_size: int
 ) -> NarRow:
-    """Return how a level, from 1, of an utterance is drawn; see `sample_nar`."""
+    """Return how a level, from 1, of an utterance is sampled; see `sample_nar`."""
     return NarRow(
         stream_key(seed, utterance, Stage.NAR, level),
         params.nar_decision == "mean",
@@ -85,10 +85,10 @@ def pack(rows: Sequence[NarRow]) -> NDArray[np.int64]:
 def sample_nar(
     logits: Tensor, rows: Tensor, position: Tensor, codebook: Tensor, kind: NarKind
 ) -> Tensor:
-    """Draw one code a frame of several rows, ``(B, T)`` int64; 0 without a finite logit.
+    """Sample one code a frame of several rows, ``(B, T)`` int64; 0 without a finite logit.
 
-    A code depends only on its own row, the frame's index and the seed: drawing in chunks gives the
-    same codes as drawing the whole.
+    A code depends only on its own row, the frame's index and the seed: sampling in chunks gives the
+    same codes as sampling the whole.
 
     Args:
         logits: ``(B, T, V)``, any float dtype; not changed. NaN counts as -inf.
@@ -119,9 +119,9 @@ def sample_nar(
     if kind.warm:
         positions = position[:, None] + torch.arange(frames, device=logits.device)
         noise = uniform(key, vocab_size, position=positions.reshape(-1, 1))
-        drawn = categorical(scores, noise)
-        drawn = torch.where(scores.amax(-1) == -torch.inf, greedy(scores), drawn)
-        codes = torch.where(warm[:, 0], drawn, codes)
+        sampled = categorical(scores, noise)
+        sampled = torch.where(scores.amax(-1) == -torch.inf, greedy(scores), sampled)
+        codes = torch.where(warm[:, 0], sampled, codes)
     return codes.view(batch, frames)
 
 

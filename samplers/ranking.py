@@ -1,10 +1,10 @@
-"""The rank of a hypothesis: how likely its codes are, less penalties for loops, silence and length.
+"""The rank of a sequence: how likely its codes are, less penalties for loops, silence and length.
 
     rank = mean log-probability of the codes
            + rank_alignment_weight * how well they follow the text, from 0 to 1
            - rank_loop_penalty * share of frames that only repeat a loop
            - rank_silence_penalty * share of frames in silences, beyond backtrack_max_silence each
-           - rank_length_penalty * |ln((frames + 1) / (median frames of the hypotheses + 1))|
+           - rank_length_penalty * |ln((frames + 1) / (median frames of the sequences + 1))|
 
 The log-probabilities are the model's own, conditional on the words, at temperature 1. Likelihood
 alone prefers repetition and silence (Holtzman et al. 2020, arXiv:1904.09751), which the penalties
@@ -31,7 +31,7 @@ def rank(
     start: int = 0,
     followed: float = 0.0,
 ) -> float:
-    """Return the rank of a hypothesis without the length's part, in nats a code; higher is better.
+    """Return the rank of a sequence without the length's part, in nats a code; higher is better.
 
     ``logprobs`` are those of its codes from ``start`` on, and of the stop if it drew one; without
     any the rank is -inf. ``silent`` are the codes of silence, ``followed`` is how well the codes

@@ -30,13 +30,13 @@ STOPS = (
     ("app/api/speech/route.py", "create_tts"),
     ("app/engine/engine.py", "SpeechEngine.submit"),
     ("app/engine/backend/planner.py", "Planner.plan"),
-    ("app/engine/level_0/runner.py", "JobBatch.begin"),
+    ("app/engine/ar/stage.py", "ArStage.begin"),
     ("samplers/ar/sampler.py", "ArSampler.advance"),
     ("samplers/ops/filters.py", "top_p_floor"),
-    ("app/engine/level_0/job.py", "Level0Job.emit_finished_blocks"),
-    ("app/engine/sound/utterance.py", "SoundUtterance._sound"),
-    ("app/engine/serving/running.py", "RunningJob.send"),
-    ("app/engine/sound/joining/joiner.py", "Joiner.finish"),
+    ("app/engine/ar/job.py", "ArJob.emit_finished_blocks"),
+    ("app/engine/nar/utterance_decoder.py", "UtteranceDecoder._sound"),
+    ("app/engine/serving/running.py", "JobHandle.send"),
+    ("app/engine/join/joiner.py", "Joiner.finish"),
     ("app/api/speech/answer.py", "result_headers"),
 )
 """File and qualified name of each function, in the order in which a request reaches them."""

@@ -4,7 +4,7 @@
 
 Each folder is what `valle-serve study --out` wrote; of a knob in several the last is taken.
 Knobs of no folder keep what was written of them before. Words that Whisper hears wrongly are of the
-folder's `heard/heard.csv`, if there is one: `training.judging.hear --joined`.
+folder's `heard/heard.csv`, if there is one: `lab.training.judging.hear --joined`.
 """
 
 import csv
@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
+from app.commands.study.grid import read_value
+from app.commands.study.page import Curve, Table, as_svg, curves
 from samplers.knobs.params import SamplingParams
-from tools.study.grid import read_value
-from tools.study.page import Curve, Table, as_svg, curves
 
 _PAGE, _PLOTS = Path("docs/results/curves.md"), Path("docs/plots/curves.svg")
 _MEASURES = ("seconds", "repeats", "entropy", "missing")

@@ -10,17 +10,17 @@ from typing import Any
 import numpy as np
 import torch
 
-from app.engine.cost_model import Capacity
+from app.engine.cost_model import CostModel
 from app.engine.engine import SpeechEngine
 from app.engine.errors import GenerationFailed, InvalidRequest, SpeechError, broken
 from app.engine.interface import (
+    ArStream,
+    AudioStream,
     FirstChunk,
     GoldenResult,
-    Level0Stream,
     ModelInfo,
     Plan,
     Reading,
-    SoundStream,
 )
 from app.engine.job import (
     AudioChunk,
@@ -29,8 +29,8 @@ from app.engine.job import (
     Samples,
     SpeechJob,
     SpeechResult,
-    SpokenUtterance,
     Timings,
+    UtteranceResult,
 )
 from app.engine.messages import ArMessage, FramesReady, UtteranceDone
 from app.engine.playback import Playback
@@ -50,7 +50,7 @@ class FakeBackend:
     """Speaks a ramp, a frame a character.
 
     A text with "break" in it fails in the middle, one with "mute" where it is made sound of. One
-    with "crash" ends the worker that draws, one with "deaf" the one that makes sound. One with
+    with "crash" ends the worker that samples, one with "deaf" the one that makes sound. One with
     "wait" takes each frame only when `let` is called. Reading one with "hard" takes until `read_on`
     is set.
 
@@ -122,15 +122,15 @@ class FakeBackend:
     def cache_bytes(self) -> Mapping[str, int]:
         return {"level_0": 1000}
 
-    def sound_stream(self, plan: Plan, playback: Playback) -> "FakeSoundStream":
-        return FakeSoundStream(plan, playback, self._chunk)
+    def audio_stream(self, plan: Plan, playback: Playback) -> "FakeAudioStream":
+        return FakeAudioStream(plan, playback, self._chunk)
 
     chunks_at_once = 1
 
-    def make_together(self, streams: Sequence[SoundStream]) -> Sequence[SoundStream]:
+    def make_together(self, streams: Sequence[AudioStream]) -> Sequence[AudioStream]:
         return ()
 
-    def prepare_sound(self) -> None:
+    def prepare_audio(self) -> None:
         pass
 
     def sound_context(self) -> AbstractContextManager[None]:
@@ -143,7 +143,7 @@ class FakeBackend:
     def close(self) -> None:
         pass
 
-    def measure(self, costs: Capacity, slots: int) -> "FakeBatch":
+    def measure(self, costs: CostModel, slots: int) -> "FakeBatch":
         return self.batch(slots)
 
     def check_golden(self) -> GoldenResult | None:
@@ -158,7 +158,7 @@ class FakeBackend:
         yield AudioChunk(samples, SAMPLE_RATE_HZ, result)
 
 
-class FakeLevel0Stream:
+class FakeArStream:
     """A frame a character."""
 
     def __init__(
@@ -196,30 +196,30 @@ class FakeLevel0Stream:
 
 
 class FakeBatch:
-    """Draws for all jobs, one after the other."""
+    """Samples for all jobs, one after the other."""
 
     def __init__(self, backend: FakeBackend) -> None:
         self._backend = backend
-        self._streams: dict[Level0Stream, FakeLevel0Stream] = {}
+        self._streams: dict[ArStream, FakeArStream] = {}
 
-    def begin(self, plan: Plan, on_message: Callable[[ArMessage], None]) -> FakeLevel0Stream:
+    def begin(self, plan: Plan, on_message: Callable[[ArMessage], None]) -> FakeArStream:
         self._backend.spoken.append(plan.job.id)
-        stream = FakeLevel0Stream(self._backend, plan, on_message)
+        stream = FakeArStream(self._backend, plan, on_message)
         self._streams[stream] = stream
         return stream
 
-    def step(self, jobs: Collection[Level0Stream]) -> None:
+    def step(self, jobs: Collection[ArStream]) -> None:
         for job in jobs:
             self._streams[job].step()
 
-    def end(self, job: Level0Stream) -> None:
+    def end(self, job: ArStream) -> None:
         self._streams.pop(job).over = True
 
     def close(self) -> None:
         pass
 
 
-class FakeSoundStream:
+class FakeAudioStream:
     """A ramp."""
 
     first_chunks: tuple[FirstChunk, ...] = ()
@@ -250,7 +250,7 @@ class FakeSoundStream:
     def _result(self, samples: int) -> SpeechResult:
         plan, text = self._plan, self._plan.job.text
         return result_of(
-            SpokenUtterance(np.zeros((len(text), 1), np.int16), "stop", phonemes=text),
+            UtteranceResult(np.zeros((len(text), 1), np.int16), "stop", phonemes=text),
             job_id=plan.job.id,
             seed=plan.seed,
             params=plan.params,
@@ -260,7 +260,7 @@ class FakeSoundStream:
         )
 
 
-def result_of(*utterances: SpokenUtterance, **fields: Any) -> SpeechResult:
+def result_of(*utterances: UtteranceResult, **fields: Any) -> SpeechResult:
     """What came of a job that spoke these, and lasted a second unless something else is said."""
     usual: dict[str, Any] = {
         "job_id": "a", "finish_reason": "stop", "seed": 1, "params": SamplingParams(), "voice": "v",

@@ -1,6 +1,6 @@
 """Our sampler over the causal language models of `transformers`: see docs/library.md.
 
-`logits_processors` draws inside `generate`'s own loop. `generate` is the function of the folder
+`logits_processors` samples inside `generate`'s own loop. `generate` is the function of the folder
 `custom_generate`, named by `FOLDER`: a loop of ours, which can also take tokens back. Only this
 module needs `transformers`.
 """
@@ -21,12 +21,12 @@ from valle_serve import look_in_lib
 
 look_in_lib()
 
-from app.engine.level_0.backtracking import Backtracker  # noqa: E402
+from app.engine.ar.backtracking import Backtracker  # noqa: E402
 from models.stack.attention import measure  # noqa: E402
 from samplers.ar.sampler import ArSampler  # noqa: E402
 from samplers.ar.state import RowInput, SlotTable  # noqa: E402
-from samplers.ar.trace import Record as TraceRecord  # noqa: E402
 from samplers.ar.trace import Trace, columns, entries  # noqa: E402
+from samplers.ar.trace import TraceStep as TraceRecord  # noqa: E402
 from samplers.knobs.features import is_on  # noqa: E402
 from samplers.knobs.params import SamplingParams  # noqa: E402
 from samplers.knobs.resolve import resolve  # noqa: E402
@@ -41,7 +41,7 @@ _UNKNOWN: Final = (
 _FULL: Final = "full_attention"
 _FILTERS: Final = ("top_k", "top_p", "min_p", "typical_p", "epsilon_cutoff", "eta_cutoff")
 _LENGTH: Final = ("length_penalty", "exponential_decay_factor")
-_HYPOTHESES: Final = ("best_of", "beam_width")
+_SEQUENCES: Final = ("best_of", "beam_width")
 
 
 @dataclass
@@ -49,7 +49,7 @@ class SampledOutput(ModelOutput):
     """What `generate` returns with `return_dict_in_generate`; B rows, N tokens at most."""
 
     sequences: Tensor | None = None  # ``(B, P + N)`` int64: the prompt, the tokens, padding
-    # ``(B, N)`` float32: log-probability of each token in its own draw, nats
+    # ``(B, N)`` float32: log-probability of each token in its own sample, nats
     scores: Tensor | None = None
     logprobs: Tensor | None = None  # ``(B, N)`` float32: the same under the model's own logits
     # A dictionary a token, of each row: see docs/trace.md
@@ -57,8 +57,8 @@ class SampledOutput(ModelOutput):
     backtracks: Sequence[int] | None = None  # how often tokens of each row were taken back
 
 
-class _Drawing(LogitsProcessor):
-    """Draws a token a row, and leaves it alone for `generate` to choose."""
+class _Sampling(LogitsProcessor):
+    """Samples a token a row, and leaves it alone for `generate` to choose."""
 
     def __init__(self, params: SamplingParams, stop_token: int, max_new_tokens: int) -> None:
         self._params = params
@@ -68,28 +68,28 @@ class _Drawing(LogitsProcessor):
         self._sampler: ArSampler | None = None
 
     def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
-        """Return ``(B, V)`` scores that are -inf but for the token that was drawn."""
+        """Return ``(B, V)`` scores that are -inf but for the token that was sampled."""
         if self._sampler is None or input_ids.shape[1] != self._length + 1:
             self._sampler = _joined(
                 list(input_ids), self._params, scores.shape[1], self._stop_token, self._limit
             )
         self._length = input_ids.shape[1]
-        drawn = self._sampler.step(scores.float())[:, None]
-        return torch.full_like(scores, -torch.inf).scatter_(1, drawn, 0.0)
+        sampled = self._sampler.step(scores.float())[:, None]
+        return torch.full_like(scores, -torch.inf).scatter_(1, sampled, 0.0)
 
 
 def logits_processors(
     knobs: Mapping[str, Any], *, stop_token: int, max_new_tokens: int
 ) -> LogitsProcessorList:
-    """Return what draws by these knobs in `generate`, for any model, whether it samples or not.
+    """Return what samples by these knobs in `generate`, for any model, whether it samples or not.
 
-    Raises ValueError if a knob needs the loop of `custom_generate`, or several hypotheses.
+    Raises ValueError if a knob needs the loop of `custom_generate`, or several sequences.
     """
     params = _resolved(knobs)
     for name in ("backtrack", "entropix", "cfg_strength"):
         if getattr(params, name) != SamplingParams.model_fields[name].default:
             raise ValueError(f"{name} needs custom_generate: a processor sees scores alone")
-    return LogitsProcessorList([_Drawing(params, stop_token, max_new_tokens)])
+    return LogitsProcessorList([_Sampling(params, stop_token, max_new_tokens)])
 
 
 def generate(
@@ -100,7 +100,7 @@ def generate(
     negative_prompt_attention_mask: Tensor | None = None,
     **arguments: Any,
 ) -> Any:
-    """Generate tokens as `generate` does, but drawn by our sampler; see docs/library.md.
+    """Generate tokens as `generate` does, but sampled by our sampler; see docs/library.md.
 
     ``model`` is any causal language model with a `DynamicCache`. ``knobs`` are those of
     `SamplingParams`, by name; None: those of the generation config that exist there. The
@@ -277,8 +277,8 @@ def _decode(
             for place, row in enumerate(rows):
                 if ends and len(row.tokens) < params.min_frames:  # the sampler bans the first
                     own[place, ends] = -torch.inf
-            drawn = sampler.step(own, trace, null if guided else None, context.attention)
-            for place, (row, token) in enumerate(zip(rows, drawn.tolist(), strict=True)):
+            sampled = sampler.step(own, trace, null if guided else None, context.attention)
+            for place, (row, token) in enumerate(zip(rows, sampled.tolist(), strict=True)):
                 if not row.ended:
                     row.tokens.append(token)
                     if trace:
@@ -364,7 +364,7 @@ def _resolved(knobs: Mapping[str, Any]) -> SamplingParams:
     """Return every knob; what is not given is the preset's."""
     seed = {"seed": int(torch.randint(2**32, ()))}  # that of torch decides
     params = resolve(SamplingParams.model_validate({**seed, **knobs}))
-    several = [name for name in _HYPOTHESES if getattr(params, name) > 1]
+    several = [name for name in _SEQUENCES if getattr(params, name) > 1]
     if params.entropix and params.entropix_action == "branch":
         several.append("entropix_action")
     if several:

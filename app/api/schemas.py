@@ -32,7 +32,7 @@ from app.engine.job import (
     Thoughts,
     Timestamps,
     Unreadable,
-    UtteranceText,
+    UtteranceInfo,
     WordTimes,
 )
 from samplers.knobs.knob import knob
@@ -319,7 +319,7 @@ class Usage(BaseModel):
 
 _HEARD: Final[Mapping[str, TypeAdapter[Any]]] = {
     "words": TypeAdapter(list[WordTimes]),
-    "utterances": TypeAdapter(list[UtteranceText]),
+    "utterances": TypeAdapter(list[UtteranceInfo]),
 }
 
 

@@ -18,7 +18,7 @@ from app.api.reports.recent import RecentSpeeches
 from app.api.reports.writer import ReportWriter
 from app.audio.rendering import RenderPool
 from app.engine.engine import SpeechEngine
-from app.engine.quota import Places
+from app.engine.quota import ClientQuota
 from app.settings import Settings
 from app.storage.voice_store import VoiceStore
 
@@ -39,18 +39,18 @@ class Limits:
     """What clients share of one process, each up to its quota."""
 
     connections: OpenConnections
-    live_sessions: Places
-    uploads: Places
-    whole_samples: Places  # samples of whole speeches that wait to be sent
+    live_sessions: ClientQuota
+    uploads: ClientQuota
+    whole_samples: ClientQuota  # samples of whole speeches that wait to be sent
 
     @classmethod
     def of(cls, settings: Settings) -> "Limits":
         """Return the limits that the settings ask for, of which nothing is taken."""
         return cls(
             connections=OpenConnections(settings.max_connections),
-            live_sessions=Places(settings.max_sessions),
-            uploads=Places(MAX_UPLOADS),
-            whole_samples=Places(round(WHOLE_SPEECHES * settings.max_audio_s * _HELD_RATE_HZ)),
+            live_sessions=ClientQuota(settings.max_sessions),
+            uploads=ClientQuota(MAX_UPLOADS),
+            whole_samples=ClientQuota(round(WHOLE_SPEECHES * settings.max_audio_s * _HELD_RATE_HZ)),
         )
 
 

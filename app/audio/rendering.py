@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from app.audio.formats import DEFAULT_RATES, AudioFormat, SampleRate
 from app.audio.loudness import Leveller, Limiter, apply_gain, gain_db
 from app.engine.job import Samples
-from app.engine.sound.joining.tempo import Tempo
+from app.engine.join.tempo import Tempo
 from models.voices.libav import FilterGraph
 
 _FULL_SCALE: Final = 2**15
@@ -317,7 +317,7 @@ class RenderPool:
 
     def __init__(self, threads: int | None = None) -> None:
         count = threads or min(4, os.cpu_count() or 1)
-        self._threads = ThreadPoolExecutor(count, thread_name_prefix="speech-sound")
+        self._threads = ThreadPoolExecutor(count, thread_name_prefix="speech-audio")
         self._free = asyncio.Semaphore(count)
         # Of each client one step at a time waits for a thread; whoever came first is next.
         self._turns = WeakValueDictionary[str, asyncio.Lock]()

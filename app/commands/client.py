@@ -11,7 +11,7 @@ import httpx2
 from pydantic import BaseModel, Field, SecretStr
 
 from app.commands.errors import CommandError, CommandFailed
-from app.imports import uncollected
+from app.imports import gc_paused
 from app.settings import Settings
 
 if TYPE_CHECKING:
@@ -109,13 +109,13 @@ async def open_service(
 def _create_app(
     engine: "Callable[[Settings], SpeechEngine] | None", changed: dict[str, Any]
 ) -> "FastAPI":
-    with uncollected():
+    with gc_paused():
         from app.api.services import Limits
-        from app.engine.quota import Places
+        from app.engine.quota import ClientQuota
         from app.main import create_app
 
     settings = Settings().model_copy(update={**_NOT_SHARED, **changed})
-    limits = replace(Limits.of(settings), whole_samples=Places(sys.maxsize))
+    limits = replace(Limits.of(settings), whole_samples=ClientQuota(sys.maxsize))
     return create_app(settings, engine and engine(settings), limits=limits)
 
 

@@ -14,8 +14,8 @@ from app.commands.checks.host import (
     check_voices,
 )
 from app.commands.errors import CheckWarning, CommandError, CommandFailed
-from app.engine.worker import ModelWorkers, sound_worker, text_worker
-from app.imports import uncollected
+from app.engine.child_process import ModelWorkers, audio_worker, text_worker
+from app.imports import gc_paused
 from app.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -33,8 +33,8 @@ class Serve(Settings):
             "loading; %s answers 503 until it is ready", f"http://{self.host}:{self.port}/ready"
         )
         text_start = text_worker() if self.text_process else None
-        sound_start = sound_worker() if self.voice_process and self._on_cpu() else None
-        with uncollected():
+        sound_start = audio_worker() if self.voice_process and self._on_cpu() else None
+        with gc_paused():
             from app.api.middleware.keys import KeyringError
             from app.main import create_app, create_engine
             from app.server import serve

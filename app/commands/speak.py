@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from app.commands.speech.journal import Journal
     from app.commands.speech.long_speech import LongSpeechEngine
 
-_SOUND_PROCESS_PIECES = 20  # a text with fewer pieces is spoken before that process has started
+_AUDIO_PROCESS_PIECES = 20  # a text with fewer pieces is spoken before that process has started
 _LINE_EVERY_S = 60.0
 _HEAD_BYTES = 262_144
 _NAME_CHARS = 250
@@ -113,7 +113,7 @@ class Speak(SpeakOptions):
         }
         if self.model is not None:
             settings["model"] = self.model
-        if len(pieces) < _SOUND_PROCESS_PIECES:
+        if len(pieces) < _AUDIO_PROCESS_PIECES:
             settings["voice_process"] = False
         with _status_line() as show:
             async with open_service(show, _long_engine, **settings) as (client, app):

@@ -1,4 +1,4 @@
 """The engine: jobs in, audio chunks out, many at once on one loaded model.
 
-Owns jobs, their queue and workers, level 0, the finer levels, and joining. Does not know HTTP.
+Owns jobs, their queue and workers, level 0, the NAR levels, and joining. Does not know HTTP.
 """

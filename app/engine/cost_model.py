@@ -44,7 +44,7 @@ USUAL_S: Final = 5.0
 _NEWEST = 0.1  # weight of the newest measurement in averages over jobs
 
 
-class Cost:
+class MovingCost:
     """Seconds of work a second of audio, or a step: the largest of exponential moving averages.
 
     Their time constants are in seconds of audio, or in steps.
@@ -70,7 +70,7 @@ class Cost:
         return max(work_s for work_s, _ in self._sums.values())
 
 
-class Peak:
+class DecayingMax:
     """The maximum of some durations, which decays with each further one and with time."""
 
     def __init__(self, decay: float, growth: float = math.inf) -> None:
@@ -94,15 +94,15 @@ class _Costs:
     """The costs of each worker."""
 
     def __init__(self) -> None:
-        self.level_0 = Cost(SHORT_S, LONG_S)
-        self.sound = Cost(SHORT_S, LONG_S)
-        self.step = Cost(SHORT_STEPS, LONG_STEPS)
-        self.chunk = Peak(CHUNK_DECAY)
-        self.admission = Peak(CHUNK_DECAY)
-        self.start = Peak(JOB_DECAY, JOB_GROWTH)
+        self.ar = MovingCost(SHORT_S, LONG_S)
+        self.sound = MovingCost(SHORT_S, LONG_S)
+        self.step = MovingCost(SHORT_STEPS, LONG_STEPS)
+        self.chunk = DecayingMax(CHUNK_DECAY)
+        self.admission = DecayingMax(CHUNK_DECAY)
+        self.start = DecayingMax(JOB_DECAY, JOB_GROWTH)
 
 
-class Capacity:
+class CostModel:
     """What a second of audio costs each worker; each worker notes its own costs.
 
     Costs are wall time, so they are higher where the workers share a processor. They are added, as
@@ -144,10 +144,10 @@ class Capacity:
     def _noted(self) -> tuple[_Costs, ...]:
         return (self._lately, self._alone) if self.alone else (self._lately,)
 
-    def note_level_0(self, work_s: float, sound_s: float) -> None:
+    def note_ar(self, work_s: float, sound_s: float) -> None:
         """Count a step of level 0 that drew ``sound_s`` seconds of speech, over all its rows."""
         for costs in self._noted():
-            costs.level_0.note(work_s, sound_s)
+            costs.ar.note(work_s, sound_s)
             costs.step.note(work_s)
 
     def note_blocking(self, work_s: float) -> None:
@@ -155,8 +155,8 @@ class Capacity:
         for costs in self._noted():
             costs.chunk.note(work_s)
 
-    def note_sound(self, work_s: float, sound_s: float) -> None:
-        """Count the finer levels and the codec of one chunk."""
+    def note_audio(self, work_s: float, sound_s: float) -> None:
+        """Count the NAR levels and the codec of one chunk."""
         for costs in self._noted():
             costs.chunk.note(work_s)
             costs.sound.note(work_s, sound_s)
@@ -180,7 +180,7 @@ class Capacity:
     def cost(self) -> float:
         """Seconds of work a second of audio takes; 0 before any measurement."""
         costs = self._costs
-        return costs.level_0.each + costs.sound.each
+        return costs.ar.each + costs.sound.each
 
     @property
     def speed(self) -> float:
@@ -204,7 +204,7 @@ class Capacity:
         return None if math.isinf(self.speed) else math.floor(self.speed)
 
     def chunk_s(self, frames: int) -> float:
-        """Return the time in which frames of level 0 are drawn and the chunk that they end is made.
+        """Return the time in which frames of level 0 are sampled and the chunk that they end is made.
 
         No other is made meanwhile. A quota may stop the steps once more than measured.
         """

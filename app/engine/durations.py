@@ -3,17 +3,17 @@
 from collections.abc import Sequence
 
 from app.engine.errors import InvalidRequest
-from app.engine.job import SpokenUtterance
+from app.engine.job import UtteranceResult
 from models.text import Utterance
 
 
-def spoken_symbols(utterances: Sequence[Utterance] | Sequence[SpokenUtterance]) -> float:
+def spoken_symbols(utterances: Sequence[Utterance] | Sequence[UtteranceResult]) -> float:
     """Return how many phoneme symbols some utterances are as long as, at their rates."""
     return sum(len(one.phonemes) / one.rate for one in utterances)
 
 
 def pauses_s(
-    utterances: Sequence[Utterance] | Sequence[SpokenUtterance], pause_s: float, *, more: bool
+    utterances: Sequence[Utterance] | Sequence[UtteranceResult], pause_s: float, *, more: bool
 ) -> float:
     """Return the seconds of silence between and after the utterances of a job.
 

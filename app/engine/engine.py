@@ -1,8 +1,8 @@
 """The engine: jobs in, audio chunks out.
 
 Three threads besides the event loop: one converts texts to phonemes
-(`app.engine.serving.text_worker`), one loads the model and draws level 0 of all jobs together
-(`app.engine.serving.scheduler`), one makes the audio (`app.engine.serving.sound_worker`). Knows
+(`app.engine.serving.text_worker`), one loads the model and samples level 0 of all jobs together
+(`app.engine.serving.scheduler`), one makes the audio (`app.engine.serving.audio_worker`). Knows
 nothing of phonemes, codes or HTTP.
 
 new -> loading -> warming -> ready -> draining -> stopped, or failed.
@@ -21,23 +21,23 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from app.engine.cgroups import longest_throttle_s
-from app.engine.cost_model import Capacity
+from app.engine.cost_model import CostModel
 from app.engine.errors import EngineBusy, EngineNotReady
 from app.engine.interface import Batch, GoldenResult, ModelInfo, Reading
 from app.engine.job import Codes, FinishReason, SpeechJob, SpeechResult
 from app.engine.model import LoadedModel
-from app.engine.quota import Places
+from app.engine.quota import ClientQuota
+from app.engine.serving.audio_worker import AudioWorker
+from app.engine.serving.fair_queue import OnPiece, TurnThread
 from app.engine.serving.job_queue import JobQueue
 from app.engine.serving.metrics import EngineMetrics
-from app.engine.serving.outcomes import Outcomes
+from app.engine.serving.outcomes import JobLog
 from app.engine.serving.pacing import ClientPacer
-from app.engine.serving.running import RunningJob, SpeechStream
+from app.engine.serving.running import JobHandle, SpeechStream
 from app.engine.serving.scheduler import Scheduler
-from app.engine.serving.sound_worker import SoundWorker
 from app.engine.serving.status import WAITS_FOR, EngineStatus, State
 from app.engine.serving.supervisor import Supervisor
 from app.engine.serving.text_worker import TextWorker
-from app.engine.serving.turns import OnPiece, TurnThread
 from app.engine.voices import Voices
 from models.voices.recording import Recording
 from samplers.knobs.params import SamplingParams
@@ -70,22 +70,22 @@ class SpeechEngine:
         self._settings = settings
         self.metrics = EngineMetrics()
         slots = settings.slots
-        self._outcomes = Outcomes(self.metrics)
+        self._outcomes = JobLog(self.metrics)
         self._queue = JobQueue(settings.max_queue)
-        self._capacity = Capacity(throttle_s=longest_throttle_s())
-        self._sound_worker = SoundWorker(
+        self._capacity = CostModel(throttle_s=longest_throttle_s())
+        self._audio_worker = AudioWorker(
             self._outcomes,
             self._capacity,
             on_end=self._queue.done,
         )
         self._scheduler = Scheduler(
-            self._queue, self._sound_worker, self._capacity, self.metrics, slots=slots
+            self._queue, self._audio_worker, self._capacity, self.metrics, slots=slots
         )
         self._text_worker = TextWorker(self._queue, self._outcomes, self._capacity, slots=slots)
         self._recordings = TurnThread("speech-recordings")
         self._pacer = ClientPacer()
         self._supervisor = Supervisor(self.metrics, on_give_up=self._fail)
-        self._readings = Places(_MOST_READINGS)
+        self._readings = ClientQuota(_MOST_READINGS)
         self._loaded: LoadedModel | None = None
         self._state: State = "new"
         self._error: str | None = None
@@ -96,7 +96,7 @@ class SpeechEngine:
         self._warming = threading.Lock()
         self._cold = {"level 0", "sound"}
         self._began_s = monotonic()
-        self._thread = threading.Thread(target=self._work, name="speech-level-0", daemon=True)
+        self._thread = threading.Thread(target=self._work, name="speech-ar", daemon=True)
         self.metrics.queued.set_function(lambda: len(self._queue))
         self.metrics.running.set_function(lambda: len(self._queue.running))
 
@@ -108,7 +108,7 @@ class SpeechEngine:
         now_s = monotonic()
         beats_s = {
             "level_0": now_s - self._scheduler.beat_s,
-            "sound": now_s - self._sound_worker.beat_s,
+            "sound": now_s - self._audio_worker.beat_s,
             "text": self._text_worker.silent_s,
         }
         return EngineStatus(
@@ -293,10 +293,10 @@ class SpeechEngine:
         why = self._error or f"waiting for {WAITS_FOR.get(self._state)}"
         return EngineNotReady(f"not ready: {why}", retry_after_s=5)
 
-    def _admit(self, job_id: str, **given: Any) -> RunningJob:
-        """Give a job a place in the queue; see `RunningJob` for what is given."""
+    def _admit(self, job_id: str, **given: Any) -> JobHandle:
+        """Give a job a place in the queue; see `JobHandle` for what is given."""
         self.check_ready()
-        job = RunningJob(job_id, self._settings.request_timeout_s, self._wake, **given)
+        job = JobHandle(job_id, self._settings.request_timeout_s, self._wake, **given)
         if not self._queue.admit(job):
             raise EngineBusy(
                 f"{len(self._queue)} requests are waiting, and no more may, or no more of yours",
@@ -304,12 +304,12 @@ class SpeechEngine:
             )
         return job
 
-    def _wake(self, job: RunningJob) -> None:
+    def _wake(self, job: JobHandle) -> None:
         """End a job that was given up: at once if it waits, at its next frame if it runs."""
         if job.abandoned is not None and self._queue.remove(job):
             self._outcomes.ended(job, job.abandoned)
         self._queue.wake()
-        self._sound_worker.wake()
+        self._audio_worker.wake()
 
     def _close(self) -> None:
         """Accept no more jobs, and cancel all there are."""
@@ -317,7 +317,7 @@ class SpeechEngine:
             self._outcomes.ended(job, "cancelled")
         for job in self._queue.running:
             job.abandon("cancelled")
-        self._sound_worker.close()
+        self._audio_worker.close()
 
     # What follows runs in the workers.
 
@@ -336,7 +336,7 @@ class SpeechEngine:
         self._on_failed()
 
     def _work(self) -> None:
-        """Load the model, and run level 0 here and the sound worker in a thread until stopped."""
+        """Load the model, and run level 0 here and the audio worker in a thread until stopped."""
         try:
             model, batch = self._load_and_warm_up()
         except Exception as error:
@@ -351,25 +351,25 @@ class SpeechEngine:
 
         batches = [batch]
 
-        def run_level_0() -> None:
-            self._run_level_0(model, batches)
+        def run_ar() -> None:
+            self._run_ar(model, batches)
 
-        def run_sound() -> None:
+        def run_audio() -> None:
             with model.audio.sound_context():
-                model.audio.prepare_sound()
+                model.audio.prepare_audio()
                 self._warmed("sound", model)
-                self._sound_worker.run(model.audio)
+                self._audio_worker.run(model.audio)
 
-        def supervise_sound() -> None:
-            self._supervisor.run("sound", run_sound, self._sound_worker.fail_all)
+        def supervise_audio() -> None:
+            self._supervisor.run("sound", run_audio, self._audio_worker.fail_all)
 
-        sound = threading.Thread(target=supervise_sound, name="speech-sound", daemon=True)
+        sound = threading.Thread(target=supervise_audio, name="speech-audio", daemon=True)
         sound.start()
-        self._supervisor.run("level 0", run_level_0, self._scheduler.fail_all)
+        self._supervisor.run("level 0", run_ar, self._scheduler.fail_all)
         sound.join()
         model.close()
 
-    def _run_level_0(self, model: LoadedModel, batches: list[Batch]) -> None:
+    def _run_ar(self, model: LoadedModel, batches: list[Batch]) -> None:
         """Run the scheduler, first in a batch that is there; the idle model leaves its device."""
         idle_after_s = self._settings.unload_after_s or math.inf
         while not self._queue.closed:
@@ -390,7 +390,7 @@ class SpeechEngine:
         log.info("loading the model")
         model = self._load()
         self._enter("warming")
-        model.audio.prepare_sound()
+        model.audio.prepare_audio()
         self._deterministic = model.checks.check_deterministic()
         if not self._deterministic:
             log.warning("a job has other codes among others than alone")
@@ -416,7 +416,7 @@ class SpeechEngine:
                 count = partial(lambda of: model.memory.cache_bytes.get(of, 0), name)
                 self.metrics.cache_bytes.labels(name).set_function(count)
             self._queue.free_rows = self._settings.slots
-            self._scheduler.beat_s = self._sound_worker.beat_s = monotonic()
+            self._scheduler.beat_s = self._audio_worker.beat_s = monotonic()
             if self._enter("ready"):
                 info = model.info
                 took_s = monotonic() - self._began_s

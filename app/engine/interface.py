@@ -1,7 +1,7 @@
 """What a job becomes in a model: its plan, its level 0 in a batch, its stream of sound.
 
-Two threads run a model: one draws level 0 of all jobs together (`Batch`), the other makes the audio
-of it, a chunk at a time (`SoundStream`). The parts of a model are in `app.engine.model`.
+Two threads run a model: one samples level 0 of all jobs together (`Batch`), the other makes the audio
+of it, a chunk at a time (`AudioStream`). The parts of a model are in `app.engine.model`.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -39,7 +39,7 @@ class ModelInfo:
     levels: int = 0  # codes of a frame
     codes: int = 0  # how many codes a level has
     kernels: str = ""  # which kernels are our own, and why others are not; empty on a CPU
-    # Why some functions could not be recorded on a GPU, and are slower.
+    # Why some functions could not be captured on a GPU, and are slower.
     unrecorded: tuple[str, ...] = ()
     # What the model adds to the JSON schema of fields of requests, as it takes fewer values.
     fields: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -54,7 +54,7 @@ class ModelInfo:
 class FirstChunk:
     """One of the first chunks of an utterance, and what it waits for."""
 
-    frames: int  # how many frames of level 0 are drawn between the first chunk and this one
+    frames: int  # how many frames of level 0 are sampled between the first chunk and this one
     before_s: float  # seconds of audio of the chunks before it, the first one's included
 
 
@@ -79,7 +79,7 @@ class Plan:
     text_s: float  # seconds that this took
     rows: int = 1  # rows of the batch that level 0 takes
     usual: bool = True  # whether its cost tells what others cost
-    nar: NarPlan = "chunks"  # how much of an utterance the finer levels draw at a time
+    nar: NarPlan = "chunks"  # how much of an utterance the NAR levels sample at a time
     decoder: str = "codec"  # what makes samples of codes: `codec` or `vocos`
     # Of each utterance, its words with their phonemes; empty without timestamps.
     words: tuple[tuple[WordSpan, ...], ...] = ()
@@ -110,8 +110,8 @@ class GoldenResult:
     different: int  # how many of them had other codes than those stored
 
 
-class Level0Stream(Protocol):
-    """Level 0 of one job; `app.engine.level_0.job.Level0Job` is one."""
+class ArStream(Protocol):
+    """Level 0 of one job; `app.engine.ar.job.ArJob` is one."""
 
     over: bool
     error: SpeechError | None  # what failed, if something did; the job is then over
@@ -127,23 +127,23 @@ class Level0Stream(Protocol):
 
 
 class Batch(Protocol):
-    """Level 0 of many jobs; `app.engine.level_0.runner.JobBatch` is one. One thread only."""
+    """Level 0 of many jobs; `app.engine.ar.stage.ArStage` is one. One thread only."""
 
-    def begin(self, plan: Plan, on_message: Callable[[ArMessage], None]) -> Level0Stream:
+    def begin(self, plan: Plan, on_message: Callable[[ArMessage], None]) -> ArStream:
         """Add a job; `step` calls ``on_message`` with what is known of it for sure, in order."""
 
-    def step(self, jobs: Collection[Level0Stream]) -> None:
-        """Draw a step of some jobs, of a frame or a few; the others are paused."""
+    def step(self, jobs: Collection[ArStream]) -> None:
+        """Sample a step of some jobs, of a frame or a few; the others are paused."""
 
-    def end(self, job: Level0Stream) -> None:
+    def end(self, job: ArStream) -> None:
         """Remove a job; its rows are free at once."""
 
     def close(self) -> None:
         """Remove all jobs."""
 
 
-class SoundStream(Protocol):
-    """The audio of one job; `app.engine.sound.job.AudioJob` is one. One thread only."""
+class AudioStream(Protocol):
+    """The audio of one job; `app.engine.join.job.AudioJob` is one. One thread only."""
 
     # Of an utterance, but for the very first: they wait for frames that may still be taken back.
     # Empty where all chunks come at its end.

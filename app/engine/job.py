@@ -13,7 +13,7 @@ from samplers.knobs.params import SamplingParams
 
 FinishReason = Literal["stop", "aligned", "length", "stuck", "empty", "cancelled", "error"]
 """Why a speech or an utterance ended, the gravest last. `aligned`: the model went on behind the end
-of the text, and the alignment ended it; `empty`: the stop was drawn before any frame."""
+of the text, and the alignment ended it; `empty`: the stop was sampled before any frame."""
 
 STOPPED: Final[frozenset[FinishReason]] = frozenset({"stop", "empty"})
 """The finish reasons of an utterance that drew its stop."""
@@ -25,7 +25,7 @@ def gravest(*reasons: FinishReason) -> FinishReason:
 
 
 NarPlan = Literal["chunks", "whole", "windows"]
-"""How much of an utterance the finer levels are drawn from at a time.
+"""How much of an utterance the NAR levels are sampled from at a time.
 
 `chunks`, for models whose frames see no later block, give the codes of the whole; `windows` do not.
 """
@@ -71,7 +71,7 @@ USUAL_PHONEME_S: Final = 0.08
 """Usual seconds of speech a phoneme symbol: speech has 10 to 15 phonemes a second."""
 
 TraceColumns = Mapping[str, Array]
-"""Each of `samplers.ar.trace.FIELDS` -> ``[N, ...]``, one entry a token drawn."""
+"""Each of `samplers.ar.trace.FIELDS` -> ``[N, ...]``, one entry a token sampled."""
 
 
 Timestamps = Literal["none", "word", "phoneme"]
@@ -132,10 +132,10 @@ def _played(at_s: float | None, speed: float) -> float | None:
 
 
 @dataclass(frozen=True, slots=True)
-class KeptTake:
+class Resume:
     """The beginning of an earlier take, which another goes on from."""
 
-    utterances: "tuple[SpokenUtterance, ...]"  # those that are kept, the last one as far as it is
+    utterances: "tuple[UtteranceResult, ...]"  # those that are kept, the last one as far as it is
     whole: int  # how many of them are kept whole, with their ends
 
     @property
@@ -178,8 +178,8 @@ class SpeechJob:
     # are played go first.
     played: bool = True
     timestamps: Timestamps = "none"
-    # What is not drawn but taken from an earlier take of the same text; None: nothing.
-    kept: KeptTake | None = None
+    # What is not sampled but taken from an earlier take of the same text; None: nothing.
+    kept: Resume | None = None
     codes: bool = False
     # What is spoken for words; goes before the entries of dictionaries.
     pronunciations: Mapping[str, str] = field(default_factory=dict)
@@ -197,7 +197,7 @@ class Timings:
     ]
     text_s: Annotated[float, Field(description="Conversion of the text to phonemes.")]
     ar_s: Annotated[float, Field(description="Steps of level 0 that it took part in.")]
-    nar_s: Annotated[float, Field(description="The finer levels.")]
+    nar_s: Annotated[float, Field(description="The NAR levels.")]
     codec_s: Annotated[float, Field(description="The codec.")]
     total_s: Annotated[float, Field(description="From its submission to its end.")]
     first_audio_s: Annotated[
@@ -239,7 +239,7 @@ class Backtrack:
 
 @dataclass(frozen=True, slots=True)
 class RankedTake:
-    """One of several complete hypotheses of an utterance."""
+    """One of several complete sequences of an utterance."""
 
     score: Annotated[float, Field(description="Its score in nats a code; see docs/samplers.md.")]
     frames: Annotated[int, Field(description="How many frames it has.")]
@@ -263,7 +263,7 @@ def _every_field(schema: dict[str, Any]) -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UtteranceText:
+class UtteranceInfo:
     """How an utterance was read, and where it is in the audio that was sent."""
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(json_schema_extra=_every_field)
@@ -317,7 +317,7 @@ class UtteranceText:
 
 
 @dataclass(frozen=True, slots=True)
-class SpokenUtterance(UtteranceText):
+class UtteranceResult(UtteranceInfo):
     """The result of one utterance; its times are those at speed 1."""
 
     codes: Codes  # ``[T, K]`` int16
@@ -327,11 +327,11 @@ class SpokenUtterance(UtteranceText):
     # None unless the job asked for it; empty for an utterance that is only a pause.
     trace: TraceColumns | None = None
     backtracks: tuple[Backtrack, ...] = ()
-    takes: tuple[RankedTake, ...] = ()  # all complete hypotheses, if there were several
+    takes: tuple[RankedTake, ...] = ()  # all complete sequences, if there were several
     # Of the sampler, if it has one beside the codes and the take was the only one.
     memory: SamplerMemory | None = None
 
-    def at_speed(self, speed: float) -> "SpokenUtterance":
+    def at_speed(self, speed: float) -> "UtteranceResult":
         """Return the same with the times at a speed of the playback."""
         return replace(
             self,
@@ -343,9 +343,9 @@ class SpokenUtterance(UtteranceText):
             words=self.words and tuple(one.at_speed(speed) for one in self.words),
         )
 
-    def kept(self, frames: int) -> "SpokenUtterance":
-        """Return its first frames, as they were before any later one was drawn."""
-        # A backtrack counts if a frame that is kept was drawn after it, and so do those before it.
+    def kept(self, frames: int) -> "UtteranceResult":
+        """Return its first frames, as they were before any later one was sampled."""
+        # A backtrack counts if a frame that is kept was sampled after it, and so do those before it.
         last = max((n for n, one in enumerate(self.backtracks) if one.kept < frames), default=-1)
         return replace(
             self,
@@ -384,8 +384,8 @@ class SpeechResult:
     frames: int  # sum of T over all utterances
     audio_s: float  # seconds of audio, pauses included
     timings: Timings
-    utterances: tuple[SpokenUtterance, ...] = ()
-    nar: NarPlan = "chunks"  # how much of an utterance the finer levels were drawn from at a time
+    utterances: tuple[UtteranceResult, ...] = ()
+    nar: NarPlan = "chunks"  # how much of an utterance the NAR levels were sampled from at a time
     decoder: str = "codec"
     # Seconds of silence between this speech and that of a job that continues it.
     pause_owed_s: float = 0.0
@@ -394,7 +394,7 @@ class SpeechResult:
 
     @property
     def sound_frames(self) -> float:
-        """How many frames its sound lasts, pauses aside: fewer than were drawn if it is faster."""
+        """How many frames its sound lasts, pauses aside: fewer than were sampled if it is faster."""
         return sum(len(one.codes) / one.rate for one in self.utterances)
 
     @property
@@ -446,7 +446,7 @@ class AudioChunk:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a job is: the index of the utterance being drawn, of how many, and frames so far."""
+    """How far a job is: the index of the utterance being sampled, of how many, and frames so far."""
 
     utterance: int = 0
     utterances: int = 0

@@ -16,11 +16,11 @@ from models.valle import Valle
 from samplers.knobs.features import is_guided
 
 SHARE: Final = 0.75
-"""Of the memory that is free when the model has been loaded. The rest is for what is recorded, for
-temporaries, and for utterances that are not drawn by a recording."""
+"""Of the memory that is free when the model has been loaded. The rest is for what is captured, for
+temporaries, and for utterances that are not sampled by a graph."""
 
-LEVEL_0_SHARE: Final = 0.25
-"""The same of a model whose finer levels keep nothing, but need more for temporaries."""
+AR_SHARE: Final = 0.25
+"""The same of a model whose NAR levels keep nothing, but need more for temporaries."""
 
 PREFIX_SHARE: Final = 0.05
 """Of the pool, for prefixes of voices that are kept, to each level the same."""
@@ -32,11 +32,11 @@ together fails alone."""
 
 def pool_bytes(config: ModelConfig, free_bytes: int) -> int:
     """Return the bytes of the pool of a model, of those that are free when it has been loaded."""
-    return int((LEVEL_0_SHARE if config.nar_mask == "full" else SHARE) * free_bytes)
+    return int((AR_SHARE if config.nar_mask == "full" else SHARE) * free_bytes)
 
 
 def prefix_bytes(config: ModelConfig, pool_bytes: int) -> tuple[int, int]:
-    """Return the most bytes of prefixes that are kept for level 0, and for the finer levels."""
+    """Return the most bytes of prefixes that are kept for level 0, and for the NAR levels."""
     level = int(PREFIX_SHARE * pool_bytes / config.levels)
     return level, (config.levels - 1) * level
 

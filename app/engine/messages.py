@@ -12,7 +12,7 @@ from torch import Tensor
 
 from app.engine.errors import SpeechError
 from app.engine.job import Backtrack, FinishReason, RankedTake, SamplerMemory, TraceColumns
-from app.engine.utterance import UtteranceInput
+from app.engine.utterance import UtteranceSpec
 
 
 def _no_codes() -> Tensor:
@@ -24,7 +24,7 @@ class UtteranceStarted:
     """An utterance begins: what it is conditioned on can be prefilled."""
 
     kind: ClassVar[Literal["started"]] = "started"
-    inputs: UtteranceInput
+    inputs: UtteranceSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class UtteranceDone:
     within: bool = True  # whether it is one of the plan's: not if the limit left no room for any
     backtracks: tuple[Backtrack, ...] = ()
     trace: TraceColumns | None = None  # of every token, if it was asked for
-    ranked: tuple[RankedTake, ...] = ()  # each hypothesis, if several were drawn to their ends
+    ranked: tuple[RankedTake, ...] = ()  # each sequence, if several were sampled to their ends
     # The first frame behind the text, by the alignment, if it was followed
     spoken: int | None = None
     memory: SamplerMemory | None = None  # of the sampler, if it has one that is worth keeping

@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
-from app.engine.cost_model import Capacity
-from app.engine.interface import Batch, GoldenResult, ModelInfo, Plan, Reading, SoundStream
+from app.engine.cost_model import CostModel
+from app.engine.interface import AudioStream, Batch, GoldenResult, ModelInfo, Plan, Reading
 from app.engine.job import AudioChunk, Codes, SpeechJob, SpeechResult
 from app.engine.playback import Playback
 from app.engine.voices import Voices
@@ -48,7 +48,7 @@ class EncoderPart(Protocol):
 
 
 class ArPart(Protocol):
-    """What draws level 0; `app.engine.backend.batch_factory.BatchFactory` is one."""
+    """What samples level 0; `app.engine.backend.batch_factory.BatchFactory` is one."""
 
     def batch(self, slots: int) -> Batch:
         """Return an empty batch of so many rows. Call in the thread that will use it."""
@@ -63,10 +63,10 @@ class AudioPart(Protocol):
     def sound_context(self) -> AbstractContextManager[None]:
         """Return the context in which the thread must work."""
 
-    def prepare_sound(self) -> None:
+    def prepare_audio(self) -> None:
         """Make ready to make audio; restart the sound process if it is gone."""
 
-    def sound_stream(self, plan: Plan, playback: Playback) -> SoundStream:
+    def audio_stream(self, plan: Plan, playback: Playback) -> AudioStream:
         """Return what makes the audio of a job."""
 
     def replay(self, result: SpeechResult, playback: Playback) -> Iterator[AudioChunk]:
@@ -76,7 +76,7 @@ class AudioPart(Protocol):
     def chunks_at_once(self) -> int:
         """The most chunks of audio that `make_together` makes; 1: it makes none."""
 
-    def make_together(self, streams: Sequence[SoundStream]) -> Sequence[SoundStream]:
+    def make_together(self, streams: Sequence[AudioStream]) -> Sequence[AudioStream]:
         """Make the next chunk of the most urgent stream, the first, and of others that fit.
 
         Returns those whose `push` iterators have it then; none if the first is made by itself.
@@ -103,7 +103,7 @@ class CheckPart(Protocol):
     def check_deterministic(self) -> bool:
         """Return whether a job has the same codes alone and in a batch. Call before all jobs."""
 
-    def measure(self, costs: Capacity, slots: int) -> Batch:
+    def measure(self, costs: CostModel, slots: int) -> Batch:
         """Speak for about a second and note the costs; returns a batch of at least so many rows."""
 
     def check_golden(self) -> GoldenResult | None:
@@ -131,7 +131,7 @@ class LoadedModel(Protocol):
 
     @property
     def audio(self) -> AudioPart:
-        """The sound worker's."""
+        """The audio worker's."""
 
     @property
     def memory(self) -> MemoryPart:

@@ -57,19 +57,19 @@ class Playback:
         """Seconds of audio that are made and not played; 0 before the playback begins."""
         return 0.0 if self.first_s is None else max(0.0, self.runs_out_s - monotonic())
 
-    def lead_of(self, drawn_s: float) -> float:
-        """Return by how many seconds level 0, of which so much is drawn, is ahead of the playback.
+    def lead_of(self, sampled_s: float) -> float:
+        """Return by how many seconds level 0, of which so much is sampled, is ahead of the playback.
 
-        What gives way is not further ahead than what is drawn: of such jobs, those that have
+        What gives way is not further ahead than what is sampled: of such jobs, those that have
         least come first.
         """
         if self.gives_way:
             elapsed_s = monotonic() - self.submitted_s
-            served_s = max(drawn_s, self.worked_s)
-            return min(drawn_s, WHOLE_AFTER_S + WHOLE_SLOWER * served_s - elapsed_s)
+            served_s = max(sampled_s, self.worked_s)
+            return min(sampled_s, WHOLE_AFTER_S + WHOLE_SLOWER * served_s - elapsed_s)
         if self.first_s is None:
-            return drawn_s
-        return drawn_s - (monotonic() - self.first_s - self.waited_s)
+            return sampled_s
+        return sampled_s - (monotonic() - self.first_s - self.waited_s)
 
     @property
     def left_s(self) -> float:

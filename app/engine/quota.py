@@ -20,7 +20,7 @@ def share(places: int) -> int:
     return places - reserved(places)
 
 
-class Places:
+class ClientQuota:
     """A pool of places, of which each client has at most its share. One thread only."""
 
     def __init__(self, limit: int) -> None:

@@ -9,8 +9,8 @@ from collections.abc import Generator, Iterator
 from contextlib import closing, contextmanager
 from typing import Any
 
+from app.engine.child_process import ChildProcess, Table, text_worker
 from app.engine.errors import EndedWorker
-from app.engine.worker import Table, Worker, text_worker
 from models.config import ModelConfig
 from models.text import FrontEnd, Prepared, TextError, Utterance
 from models.text.words import WordSpan
@@ -32,7 +32,7 @@ class TextProcess:
     One thread at a time; texts may be read between two pieces of another.
     """
 
-    def __init__(self, config: ModelConfig, worker: Worker | None = None) -> None:
+    def __init__(self, config: ModelConfig, worker: ChildProcess | None = None) -> None:
         self.worker = worker or text_worker()
         self.worker.load(config)
 

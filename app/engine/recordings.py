@@ -14,8 +14,8 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from app.engine.child_process import DEADLINE_S, ChildProcess, Table, recording_worker
 from app.engine.errors import EndedWorker, InvalidRequest, Unavailable, WorkerLost
-from app.engine.worker import DEADLINE_S, Table, Worker, recording_worker
 
 if TYPE_CHECKING:
     from models.voices.recording import Recording
@@ -71,7 +71,7 @@ class RecordingProcess:
     What ends the process is given up and refused from then on; the next has a fresh process.
     """
 
-    def __init__(self, worker: Worker | None = None) -> None:
+    def __init__(self, worker: ChildProcess | None = None) -> None:
         self.worker = worker
 
     @property

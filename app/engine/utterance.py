@@ -1,4 +1,4 @@
-"""What an utterance is drawn from: its inputs, of which every stage makes its prefixes."""
+"""What an utterance is sampled from: its inputs, of which every stage makes its prefixes."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from app.engine.job import SpokenUtterance
+from app.engine.job import UtteranceResult
 from models.config import BOS_ID, EOS_ID
 from models.prefix import MARKS, Prefix
 from models.prefix_cache import NullKey, VoiceKey
@@ -26,20 +26,20 @@ class ContextUtterance:
     codes: Tensor  # ``[T]`` int64 of level 0, on the host
 
 
-def level_0_of(spoken: SpokenUtterance) -> Tensor:
+def ar_codes_of(spoken: UtteranceResult) -> Tensor:
     """Return the codes of level 0 of a result, ``[T]`` int64."""
     return torch.from_numpy(spoken.codes[:, 0].astype(np.int64))
 
 
 @dataclass(frozen=True, slots=True)
-class UtteranceInput:
+class UtteranceSpec:
     """An utterance to decode."""
 
     phoneme_ids: Sequence[int]  # with the begin and end marks
     params: SamplingParams
     seed: int
     utterance: int  # its number within the speech; the noise depends on it
-    max_frames: int  # where the AR is stopped, if it does not draw the stop
+    max_frames: int  # where the AR is stopped, if it does not sample the stop
     prompt: Tensor | None = None  # ``[Tp, K]`` codes of the voice, or None
     # ids of what the prompt says, where it begins the response
     said: Sequence[int] = ()
@@ -52,11 +52,11 @@ class UtteranceInput:
     voice: VoiceKey | None = None
     aligned: bool = False
     # Its first frames, of an earlier take, with the backtracks and the memory of the sampler before
-    # the last of them was drawn. None: all are drawn
-    kept: SpokenUtterance | None = None
+    # the last of them was sampled. None: all are sampled
+    kept: UtteranceResult | None = None
 
     @classmethod
-    def known(cls, spoken: SpokenUtterance) -> Self:
+    def known(cls, spoken: UtteranceResult) -> Self:
         """Return an utterance of which all codes are known, and no text."""
         params = SamplingParams(nar_levels=0)
         frames = len(spoken.codes)

@@ -62,5 +62,5 @@ class TextAttention:
         query = queries[:, self._head].float()
         attention = (query @ self._keys.T * query.shape[-1] ** -0.5).softmax(-1)
         logits = self._model.logits(hidden, 0).log_softmax(-1)
-        drawn = to_device(codes.numpy(), logits.device)
-        return attention, logits.gather(1, drawn[:, None])[:, 0]
+        sampled = to_device(codes.numpy(), logits.device)
+        return attention, logits.gather(1, sampled[:, None])[:, 0]

@@ -3,7 +3,7 @@
 A slot has pages of `PAGE` positions, taken as it grows; the whole pages of a common beginning, as
 of a voice's prompt, are those of the sequence that it was copied from.
 
-The two threads that draw level 0 and make the sound share one pool. No sequence is of both, but a
+The two threads that sample level 0 and make the sound share one pool. No sequence is of both, but a
 page that one gives back may be the other's next; so it is free only when the device is done with
 what the one had queued until then.
 """
@@ -44,7 +44,7 @@ class PagePool:
         values: The same.
         by_page: ``[2 * layers, pages + 1, n]``, the same memory, keys of all layers first.
         pages: How many pages there are, each of `page_bytes` in all layers.
-        padding: The number of one more, which no sequence has: recordings write there what is not
+        padding: The number of one more, which no sequence has: graphs write there what is not
             kept, and nobody reads it.
     """
 

@@ -1,4 +1,4 @@
-"""Passes over sequences in the pages of a pool, in fixed shapes, as a recording needs them.
+"""Passes over sequences in the pages of a pool, in fixed shapes, as a graph needs them.
 
 What differs from call to call is read on the device: a table of each sequence's pages, where new
 positions are stored, how many each of them sees. What is padding is stored in the pool's page for
@@ -30,7 +30,7 @@ class Placed(NamedTuple):
 
 
 class PagedPasses:
-    """Passes over one pool: recorded, or those of `models.stack.slot_cache.CachedPasses`.
+    """Passes over one pool: captured, or those of `models.stack.slot_cache.CachedPasses`.
 
     Attributes:
         pool: On the device and of the dtype of the weights.
@@ -144,6 +144,6 @@ def chosen(queries: Sequence[Tensor], layers: Sequence[int]) -> Tensor:
     """Return ``[L, S, heads, head_dim]``, the queries of some of all layers."""
     if not layers:
         return queries[-1][None][:0]
-    if len(layers) == 1:  # no copy, which would be a kernel more of each recorded step
+    if len(layers) == 1:  # no copy, which would be a kernel more of each captured step
         return queries[layers[0]][None]
     return torch.stack([queries[layer] for layer in layers])

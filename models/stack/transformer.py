@@ -190,7 +190,7 @@ class Transformer(nn.Module):
     ) -> tuple[Tensor, Tensor]:
         """Append a vector ``x [B, D]`` to each of B distinct slots, as `CachedPasses.step`.
 
-        Not to pages, of which steps are recorded: see `models.stack.paged_passes`.
+        Not to pages, of which steps are captured: see `models.stack.paged_passes`.
         """
         x = self.entered(x, positions)
         if self._passes is not None:

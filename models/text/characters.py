@@ -51,7 +51,7 @@ _OPENING = "([{\"'"
 _CLOSING = ")]}\"'"
 _TRAILING: Final = re.compile(r"(?:(?<![.,;:!?\u2026)\]}\"'])|\A)[.,;:!?\u2026)\]}\"']*+\Z")
 # Boxes, blocks and shapes are drawn, not read.
-_DRAWN: Final = re.compile("[\u2500-\u25ff]")
+_SAMPLED: Final = re.compile("[\u2500-\u25ff]")
 _SYLLABLES: Final = frozenset({
     "LETTER",
     "SYLLABLE",
@@ -179,7 +179,7 @@ def _means_something(character: str) -> bool:
     category = unicodedata.category(character)
     if character.isascii() or category == "Cc":
         return category == "Cc" and not character.isspace()
-    if unicodedata.decomposition(character).startswith("<super>") or _DRAWN.match(character):
+    if unicodedata.decomposition(character).startswith("<super>") or _SAMPLED.match(character):
         return False
     return category[0] in "LN" or category in {"So", "Sm", "Sc", "Cn"}
 

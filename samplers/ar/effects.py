@@ -11,12 +11,12 @@ from samplers.processors.entropix import Entropix
 from samplers.processors.processor import LogitsProcessor
 from samplers.processors.registry import FIXED, MOVABLE
 
-DRAW: Final = "draw"
-"""Mirostat, repetition-aware sampling, and what entropix draws again."""
+SAMPLING: Final = "draw"
+"""Mirostat, repetition-aware sampling, and what entropix samples again."""
 
 _PROCESSORS: tuple[type[LogitsProcessor], ...] = (*FIXED, Entropix, *MOVABLE)
 
-EFFECTS: Final = (*(one.features[0] for one in _PROCESSORS), DRAW)
+EFFECTS: Final = (*(one.features[0] for one in _PROCESSORS), SAMPLING)
 """The names of the effects: the knob that switches a processor on, its first."""
 
 

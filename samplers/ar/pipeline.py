@@ -7,24 +7,24 @@ import torch
 from torch import Tensor
 
 from samplers.ar.effects import Effects
-from samplers.ar.state import Host, RowInput, SlotTable, lookback
+from samplers.ar.state import HostColumn, RowInput, SlotTable, lookback
 from samplers.knobs.features import is_guided
 from samplers.knobs.steps import Order, arrange
 from samplers.ops.entropix import Decision
 from samplers.ops.guidance import guide
 from samplers.ops.repeats import next_runs
 from samplers.ops.rows import within
-from samplers.processors.draw import Drawer, DrawResult
 from samplers.processors.entropix import Entropix
 from samplers.processors.processor import BatchParams, LogitsProcessor, Penalty, Scores
 from samplers.processors.registry import BY_STEP, FIXED
+from samplers.processors.sample import SampleResult, TokenSampler
 
 
 @dataclass(frozen=True)
 class OrderGroup:
     """Rows with the same order of steps: those at ``index (n,)``, or all.
 
-    ``penalties`` come before the first processor that decides how a code is drawn.
+    ``penalties`` come before the first processor that decides how a code is sampled.
     """
 
     index: Tensor | None
@@ -33,7 +33,7 @@ class OrderGroup:
 
 
 class Pipeline:
-    """What a batch's logits go through before and in the draw; it has no state of its own.
+    """What a batch's logits go through before and in the sample; it has no state of its own.
 
     Processors read the `lookback` newest codes.
     """
@@ -51,7 +51,7 @@ class Pipeline:
         batch = BatchParams(params, vocab_size, stop_token, device, silent)
         orders = [arrange(p.sampler_order, temperature_last=p.temperature_last) for p in params]
         self._groups = [_group(batch, orders, order) for order in dict.fromkeys(orders)]
-        self.drawer = Drawer(batch)
+        self.token_sampler = TokenSampler(batch)
         longest = max(row.max_frames + row.prompted for row in rows)
         self.lookback = min(max(lookback(p) for p in params), longest)
         self.acts = any(row.acts for row in rows)  # whether entropix may pause or branch in any row
@@ -97,7 +97,7 @@ class Pipeline:
 def _group(batch: BatchParams, orders: Sequence[Order], order: Order) -> OrderGroup:
     members = [row for row, other in enumerate(orders) if other == order]
     movable = [processor for step in order for processor in BY_STEP[step]]
-    # From the first that is no penalty on, all decide how a code is drawn: entropix comes there.
+    # From the first that is no penalty on, all decide how a code is sampled: entropix comes there.
     others = (at for at, one in enumerate(movable) if not issubclass(one, Penalty))
     border = next(others, len(movable))
     part = batch.take(members)
@@ -135,11 +135,11 @@ def _run(
         effects.note(processor.features[0], before, scores.logits, rows)
 
 
-class StepRows:
+class BatchView:
     """B rows of a table in ascending slots, evenly spaced ones as views, others by index.
 
     Attributes:
-        lengths: ``(B,)`` int64, frames drawn.
+        lengths: ``(B,)`` int64, frames sampled.
         stopped: ``(B,)`` bool, which have ended.
         limits: ``(B, 1)`` int64, how many codes each may hold.
     """
@@ -188,11 +188,11 @@ class StepRows:
         self.lengths = table.lengths[self._at]
         self.stopped = table.stopped[self._at]
         numbers = table.numbers[self._at]
-        self._keys = numbers[:, Host.KEY, None]
-        self._attempts = numbers[:, Host.ATTEMPT, None]
-        self._prompts = numbers[:, Host.PROMPTED, None]
-        self._avoided = numbers[:, Host.AVOID, None]
-        self.limits = numbers[:, Host.LIMIT, None]
+        self._keys = numbers[:, HostColumn.KEY, None]
+        self._attempts = numbers[:, HostColumn.ATTEMPT, None]
+        self._prompts = numbers[:, HostColumn.PROMPTED, None]
+        self._avoided = numbers[:, HostColumn.AVOID, None]
+        self.limits = numbers[:, HostColumn.LIMIT, None]
 
     @property
     def beam_scores(self) -> Tensor:
@@ -241,18 +241,18 @@ class StepRows:
         scores = Scores(
             logits, lengths, recent, counted, runs, self._keys, self._attempts, limits=self.limits
         )
-        if pipeline.drawer.wants_mu:
+        if pipeline.token_sampler.wants_mu:
             scores.mu = table.mu.take(self._states_at + lengths)
         if pipeline.acts:
             scores.last_act = table.last_act.take(self._states_at + lengths)
         return scores
 
-    def append(self, codes: Tensor, stopped: Tensor, scores: Scores, drawn: DrawResult) -> None:
+    def append(self, codes: Tensor, stopped: Tensor, scores: Scores, sampled: SampleResult) -> None:
         """Write what a step drew: ``(B,)`` codes, and which rows have ended and so do not grow."""
         table = self._table
         lengths = self.lengths[:, None]
-        if drawn.mu is not None:
-            table.mu.put_(self._states_at + 1 + lengths, drawn.mu)
+        if sampled.mu is not None:
+            table.mu.put_(self._states_at + 1 + lengths, sampled.mu)
         if scores.last_act is not None and scores.decision is not None:
             acted = scores.decision.paused | scores.decision.branched
             last_act = torch.where(acted, lengths, scores.last_act)
@@ -268,7 +268,7 @@ class StepRows:
         if not self._even:
             table.lengths[self._at] = self.lengths
             table.stopped[self._at] = self.stopped
-        table.note_drawn(self.slots)
+        table.note_sampled(self.slots)
 
     def _append_runs(self, codes: Tensor, grows: Tensor, counted: Tensor) -> None:
         """Count the runs behind a new code; the history is that before it, the code in front."""

@@ -1,8 +1,8 @@
-"""What a kernel draws by itself: rows of the usual features, packed into numbers.
+"""What a kernel samples by itself: rows of the usual features, packed into numbers.
 
 Nearly all rows have temperature, top-k, top-p, min-p, guidance, and what lowers and raises single
-codes before them. A kernel draws a step of such rows on the same table as
-`samplers.ar.sampler.ArSampler`, and what it computes is what that does: `draw` unpacks the numbers,
+codes before them. A kernel samples a step of such rows on the same table as
+`samplers.ar.sampler.ArSampler`, and what it computes is what that does: `sample` unpacks the numbers,
 and is the reference that kernels are compared with.
 """
 
@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from samplers.ar.sampler import ArSampler
-from samplers.ar.state import Host, RowInput, SlotTable, lookback
+from samplers.ar.state import HostColumn, RowInput, SlotTable, lookback
 from samplers.ar.trace import log_prob_of
 from samplers.knobs.features import FEATURES, is_guided, is_on
 from samplers.knobs.params import SamplingParams
@@ -26,7 +26,7 @@ from samplers.processors.registry import FIXED, MOVABLE
 WINDOW: Final = 128
 """The most codes that penalties of a plain row count."""
 
-_DRAWN: Final = frozenset({
+_SAMPLED: Final = frozenset({
     "temperature", "top_k", "top_p", "min_p", "logit_bias", "ban_tokens", "min_frames",
     "repetition_penalty", "frequency_penalty", "presence_penalty",
 })  # fmt: skip
@@ -34,12 +34,12 @@ _OTHERS: Final = (
     frozenset({"mirostat_mode", "ras", "entropix"}).union(
         *(processor.features for processor in (*FIXED, *MOVABLE))
     )
-    - _DRAWN
+    - _SAMPLED
 )
 
 
 def is_plain(params: SamplingParams) -> bool:
-    """Return whether a kernel draws a row; all others are drawn by operators."""
+    """Return whether a kernel samples a row; all others are sampled by operators."""
     order = arrange(params.sampler_order, temperature_last=params.temperature_last)
     if params.beam_width or order != STEPS or lookback(params) > WINDOW:
         return False
@@ -145,7 +145,7 @@ def _knob(params: SamplingParams, feature: str, neutral: float) -> float:
     return within(getattr(params, name)) if is_on(feature, params) else neutral
 
 
-def draw(
+def sample(
     logits: Tensor,
     numbers: Tensor,
     avoid: Tensor,
@@ -156,7 +156,7 @@ def draw(
     results: Tensor,
     stop_token: int,
 ) -> None:
-    """Draw the next code of the rows that are active, as `ArSampler` does, and append it.
+    """Sample the next code of the rows that are active, as `ArSampler` does, and append it.
 
     Reads the numbers on the host: a recording holds it as one operator.
 
@@ -179,19 +179,19 @@ def draw(
     table.lengths = lengths
     table.stopped = stopped
     sampler = ArSampler(table, stop_token=stop_token)
-    slots = [slot for slot, one in enumerate(host) if one[Host.ACTIVE]]
+    slots = [slot for slot, one in enumerate(host) if one[HostColumn.ACTIVE]]
     for slot in slots:
         params = _unpacked(knobs[slot].cpu().numpy().tobytes(), vocab_size)
-        limit, prompted = (int(host[slot, one]) for one in (Host.LIMIT, Host.PROMPTED))
+        limit, prompted = (int(host[slot, one]) for one in (HostColumn.LIMIT, HostColumn.PROMPTED))
         sampler.adopt(slot, RowInput(params, 0, limit, prompt=codes[slot, :prompted]))
     if not slots:
         return
-    partners = [int(host[slot, Host.PARTNER]) for slot in slots]
+    partners = [int(host[slot, HostColumn.PARTNER]) for slot in slots]
     null = [partner for slot, partner in zip(slots, partners, strict=True) if slot != partner]
     own = logits[slots]
-    drawn = sampler.step(own, null=logits[null] if null else None)
-    results[slots, 0] = drawn.double()
-    results[slots, 1] = log_prob_of(sanitise(own), drawn).double()
+    sampled = sampler.step(own, null=logits[null] if null else None)
+    results[slots, 0] = sampled.double()
+    results[slots, 1] = log_prob_of(sanitise(own), sampled).double()
     results[slots, 2] = (own.isnan().any(-1) | logits[partners].isnan().any(-1)).double()
 
 

@@ -10,13 +10,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from samplers.ar.effects import DRAW, Effects
-from samplers.ar.pipeline import StepRows
-from samplers.ar.state import Host, RowInput, SlotTable
-from samplers.ar.trace import Record, StepTensors, Trace
+from samplers.ar.effects import SAMPLING, Effects
+from samplers.ar.pipeline import BatchView
+from samplers.ar.state import HostColumn, RowInput, SlotTable
+from samplers.ar.trace import StepTensors, Trace, TraceStep
 from samplers.ops.beam import extend
-from samplers.ops.draw import Stage, forked_keys, stream_key
 from samplers.ops.rows import sanitise
+from samplers.ops.sample import Stage, forked_keys, stream_key
 
 _BUILT = 16
 """Sets of rows whose processors are kept: rows that pause come back."""
@@ -34,13 +34,13 @@ class StepResult:
     # if no row may branch.
     alternatives: Tensor | None = None
     # With a trace: its record with each column of those others.
-    alternative_records: Sequence[Record] = ()
+    alternative_records: Sequence[TraceStep] = ()
 
 
 class ArSampler:
-    """Draws the level-0 codes of a batch of utterances, one a row at each step.
+    """Samples the level-0 codes of a batch of utterances, one a row at each step.
 
-    Each row has a slot of a table from its `join` to its `leave`. A step draws all of them, or
+    Each row has a slot of a table from its `join` to its `leave`. A step samples all of them, or
     those it is asked for, in the order of their slots. A row that drew the stop, or that holds as
     many codes as it may, gives the stop from then on, and its history no longer grows. No row's
     codes depend on the other rows.
@@ -57,7 +57,7 @@ class ArSampler:
         self._stop_token = stop_token
         self.vocab_size = vocab_size
         self._rows: dict[int, RowInput] = {}
-        self._built: dict[tuple[int, ...], StepRows] = {}
+        self._built: dict[tuple[int, ...], BatchView] = {}
 
     @property
     def active(self) -> Sequence[int]:
@@ -77,7 +77,7 @@ class ArSampler:
             self._rows[slot] = row
 
     def adopt(self, slot: int, row: RowInput) -> None:
-        """Draw a row whose state is in the table already."""
+        """Sample a row whose state is in the table already."""
         self._rows[slot] = row
 
     def leave(self, slot: int) -> None:
@@ -97,7 +97,7 @@ class ArSampler:
     def avoid(self, slot: int, frame: int, nats: Tensor) -> None:
         """Have ``(V,)`` nats added to a row's logits of its next frame, ``frame``."""
         self.table.avoid[slot] = nats.to(self.table.avoid.device, non_blocking=True)
-        self.table.host[slot, Host.AVOID] = frame
+        self.table.host[slot, HostColumn.AVOID] = frame
 
     @torch.inference_mode()
     def fork(self, source: int, target: int, length: int, code: int, number: int) -> None:
@@ -107,7 +107,7 @@ class ArSampler:
         """
         self.leave(target)
         row = self._rows[target] = self._rows[source]
-        key = int(forked_keys(torch.tensor([[self.table.host[source, Host.KEY]]]), number))
+        key = int(forked_keys(torch.tensor([[self.table.host[source, HostColumn.KEY]]]), number))
         self.table.copy([source], [target], [row])
         self.table.fork(target, row, code, length, key)
 
@@ -130,7 +130,7 @@ class ArSampler:
         null: Tensor | None = None,
         attention: Tensor | None = None,
     ) -> Tensor:
-        """Draw the next code of every row; as `advance`, but returns the codes ``(B,)`` alone."""
+        """Sample the next code of every row; as `advance`, but returns the codes ``(B,)`` alone."""
         return self.advance(logits, trace, null, attention).codes
 
     @torch.inference_mode()
@@ -142,62 +142,64 @@ class ArSampler:
         attention: Tensor | None = None,
         slots: Sequence[int] | None = None,
     ) -> StepResult:
-        """Draw the next code of B rows, and extend the beams of every search.
+        """Sample the next code of B rows, and extend the beams of every search.
 
         Args:
             own: ``(B, V)``, any float dtype, the model's logits; not changed.
             trace: Where to record the step; changes no code.
             null: ``(G, V)``: the logits without the text of the rows that are guided.
             attention: ``(B, 4)`` float32 of `samplers.ops.entropix.ATTENTION`, if a row needs them.
-            slots: Of the rows, in order; None: all. A row that is left out draws on as if each
+            slots: Of the rows, in order; None: all. A row that is left out samples on as if each
                 step had had it.
         """
-        rows = self._step_rows(tuple(self.active if slots is None else slots))
+        rows = self._batch_views(tuple(self.active if slots is None else slots))
         rows.load()
         logits = rows.guide(own, null)
-        if self.table.host[:, Host.AVOID].max() >= 0:
+        if self.table.host[:, HostColumn.AVOID].max() >= 0:
             logits = rows.avoid(logits)
-            self.table.host[rows.slots, Host.AVOID] = -1
+            self.table.host[rows.slots, HostColumn.AVOID] = -1
         scores = rows.scores(sanitise(logits))
         clean = scores.logits
         scores.attention = attention
         effects = Effects(len(rows.slots)) if trace is not None and trace.top else None
         penalised = rows.pipeline.run(scores, tracing=trace is not None, effects=effects)
         left = scores.logits
-        drawn = rows.pipeline.drawer.draw(scores)
+        sampled = rows.pipeline.token_sampler.sample(scores)
         if effects is not None:
-            effects.note(DRAW, left, drawn.logits)
+            effects.note(SAMPLING, left, sampled.logits)
         given = None if logits is own else own  # for the trace
-        step = StepTensors(logits, clean, given, penalised, scores, drawn, effects)
+        step = StepTensors(logits, clean, given, penalised, scores, sampled, effects)
         sources: Sequence[int] = range(len(rows.slots))
         if rows.pipeline.searches:
             step, sources = self._search(rows, step)
-        drawn = step.drawn
-        empty = step.drawn.empty
-        ended = empty | (drawn.codes == self._stop_token)
+        sampled = step.sampled
+        empty = step.sampled.empty
+        ended = empty | (sampled.codes == self._stop_token)
         stopped = rows.stopped | ended | (rows.lengths >= rows.limits[:, 0])
-        codes = drawn.codes.masked_fill(stopped, self._stop_token)
-        alternatives = drawn.alternatives
+        codes = sampled.codes.masked_fill(stopped, self._stop_token)
+        alternatives = sampled.alternatives
         if alternatives is not None and (decision := step.scores.decision) is not None:
             ends = ~decision.branched | stopped[:, None]
             alternatives = alternatives.masked_fill(ends | (alternatives == self._stop_token), -1)
-        records: Sequence[Record] = ()
+        records: Sequence[TraceStep] = ()
         if trace is not None:
             alive = ~rows.stopped
             entry = step.record(codes, self._stop_token, alive=alive, empty=empty, top=trace.top)
             trace.records.append(entry)
             if alternatives is not None:
                 records = [step.rescored(entry, one) for one in alternatives[:, 1:].unbind(1)]
-        rows.append(codes, stopped, step.scores, drawn)
+        rows.append(codes, stopped, step.scores, sampled)
         beam_scores = rows.beam_scores.clone() if rows.pipeline.searches else None
         return StepResult(codes, sources, beam_scores, alternatives, records)
 
-    def _search(self, rows: StepRows, step: StepTensors) -> tuple[StepTensors, Sequence[int]]:
+    def _search(self, rows: BatchView, step: StepTensors) -> tuple[StepTensors, Sequence[int]]:
         """Extend the beams of every search; a row may become the continuation of another."""
         logits = step.scores.logits
         full = rows.lengths >= rows.limits[:, 0]
         finished = rows.stopped | full | ~(logits > -torch.inf).any(-1)
-        found = extend(rows.pipeline.searches, logits, step.drawn.codes, rows.beam_scores, finished)
+        found = extend(
+            rows.pipeline.searches, logits, step.sampled.codes, rows.beam_scores, finished
+        )
         moved = [place for place, source in enumerate(found.sources) if place != source]
         if moved:
             sources = [found.sources[place] for place in moved]
@@ -209,16 +211,16 @@ class ArSampler:
             rows.load()
             step = step.take(torch.tensor(found.sources, device=logits.device))
         rows.put_beams(found.scores)
-        step.drawn.codes = found.codes.masked_fill(found.codes < 0, self._stop_token)
+        step.sampled.codes = found.codes.masked_fill(found.codes < 0, self._stop_token)
         return step, found.sources
 
-    def _step_rows(self, slots: tuple[int, ...]) -> StepRows:
+    def _batch_views(self, slots: tuple[int, ...]) -> BatchView:
         """Return the rows of a step; those of the last few sets are kept."""
         assert slots, "there is no row"
         built = self._built.pop(slots, None)
         if built is None:
             rows = [self._rows[slot] for slot in slots]
-            built = StepRows(self.table, slots, rows, self.vocab_size, self._stop_token)
+            built = BatchView(self.table, slots, rows, self.vocab_size, self._stop_token)
             if len(self._built) >= _BUILT:
                 del self._built[next(iter(self._built))]
         self._built[slots] = built

@@ -26,10 +26,10 @@ NEVER = -(2**31)
 """The frame of an act that never was: longer ago than any interval."""
 
 
-class Host(IntEnum):
+class HostColumn(IntEnum):
     """The columns of `SlotTable.numbers`, which the host alone writes."""
 
-    ACTIVE = 0  # 1 if a kernel draws the row
+    ACTIVE = 0  # 1 if a kernel samples the row
     ATTEMPT = 1  # how often it was rewound
     LIMIT = 2  # frames that it may have
     KEY = 3  # of its random stream
@@ -39,8 +39,8 @@ class Host(IntEnum):
 
 
 @dataclass(frozen=True)
-class DrawnCodes:
-    """Codes ``(N,)`` int64 that a row begins with, and what was known when the last was drawn."""
+class SampledCodes:
+    """Codes ``(N,)`` int64 that a row begins with, and what was known when the last was sampled."""
 
     codes: Tensor
     attempts: int = 0  # how often the row was rewound before
@@ -56,10 +56,10 @@ class RowInput:
     seed: int
     max_frames: int
     utterance: int = 0  # names its random stream, with the seed and the candidate
-    candidate: int = 0  # which of several hypotheses of the utterance it is
+    candidate: int = 0  # which of several sequences of the utterance it is
     prompt: Tensor | None = None  # level 0 ``(N,)`` int64 of its voice, which penalties may count
     silent: Sequence[int] = ()  # the codes that entropix pauses with; without any it never does
-    drawn: DrawnCodes | None = None
+    sampled: SampledCodes | None = None
 
     @property
     def prompted(self) -> int:
@@ -101,9 +101,9 @@ class SlotTable:
         shared: bool = True,
     ) -> None:
         # ``[S, len(Host)]`` int64, the host's side of `numbers`
-        self.host = np.zeros((slots, len(Host)), np.int64)
-        self.host[:, Host.PARTNER] = range(slots)
-        self.host[:, Host.AVOID] = -1
+        self.host = np.zeros((slots, len(HostColumn)), np.int64)
+        self.host[:, HostColumn.PARTNER] = range(slots)
+        self.host[:, HostColumn.AVOID] = -1
         numbers = torch.from_numpy(self.host)
         shared = shared and device.type == "cpu"
         # ``[S, len(Host)]`` int64
@@ -112,7 +112,7 @@ class SlotTable:
         self.avoid = torch.zeros(slots, vocab_size, device=device)
         # ``[S, P + N + 1]`` int64: the prompt that penalties count, then the frames
         self.codes = torch.zeros(slots, prompt + frames + 1, dtype=torch.int64, device=device)
-        # ``[S]`` int64, frames drawn
+        # ``[S]`` int64, frames sampled
         self.lengths = torch.zeros(slots, dtype=torch.int64, device=device)
         # ``[S]`` bool, which have ended
         self.stopped = torch.zeros(slots, dtype=torch.bool, device=device)
@@ -134,13 +134,13 @@ class SlotTable:
         return self._runs
 
     def activate(self, slots: Sequence[int]) -> None:
-        """Have a kernel draw these rows and no others."""
-        self.host[:, Host.ACTIVE] = 0
-        self.host[slots, Host.ACTIVE] = 1
+        """Have a kernel sample these rows and no others."""
+        self.host[:, HostColumn.ACTIVE] = 0
+        self.host[slots, HostColumn.ACTIVE] = 1
 
-    def note_drawn(self, slots: Sequence[int], frames: int = 1) -> None:
+    def note_sampled(self, slots: Sequence[int], frames: int = 1) -> None:
         """Note that so many frames of some rows were queued."""
-        limits = self.host[:, Host.LIMIT].tolist()
+        limits = self.host[:, HostColumn.LIMIT].tolist()
         for slot in slots:
             self.held[slot] = min(self.held[slot] + frames, limits[slot])
 
@@ -148,31 +148,31 @@ class SlotTable:
         """Write what a row begins with: every column, so that nothing of the last one is left."""
         device = self.codes.device
         length = 0
-        drawn = row.drawn
+        sampled = row.sampled
         self.mu[slot].fill_(within(row.params.mirostat_tau)).mul_(2)
         self.last_act[slot] = NEVER
         past = self.codes.new_zeros(0)
         if row.prompt is not None and row.prompted:
             past = row.prompt.to(device)
-        if drawn is not None:
-            length = len(drawn.codes)
-            past = torch.cat([past, drawn.codes.to(device)])
-            if drawn.state is not None:
-                self.mu[slot, length], self.last_act[slot, length] = drawn.state
+        if sampled is not None:
+            length = len(sampled.codes)
+            past = torch.cat([past, sampled.codes.to(device)])
+            if sampled.state is not None:
+                self.mu[slot, length], self.last_act[slot, length] = sampled.state
         if len(past):
             self.codes[slot, : len(past)] = past
         self.beam_scores[slot] = 0.0
         self._go_on(slot, row, length)
         numbers = self.host[slot]
-        numbers[Host.ACTIVE] = 1
-        numbers[Host.KEY] = key
-        numbers[Host.LIMIT] = row.max_frames
-        numbers[Host.ATTEMPT] = 0 if drawn is None else drawn.attempts
-        numbers[Host.PROMPTED] = row.prompted
+        numbers[HostColumn.ACTIVE] = 1
+        numbers[HostColumn.KEY] = key
+        numbers[HostColumn.LIMIT] = row.max_frames
+        numbers[HostColumn.ATTEMPT] = 0 if sampled is None else sampled.attempts
+        numbers[HostColumn.PROMPTED] = row.prompted
 
     def rewind(self, slot: int, row: RowInput, length: int) -> None:
         """Shorten a row to its first ``length`` codes; a row that has ended goes on."""
-        self.host[slot, Host.ATTEMPT] += 1
+        self.host[slot, HostColumn.ATTEMPT] += 1
         self._go_on(slot, row, length)
 
     def copy(
@@ -191,16 +191,16 @@ class SlotTable:
             tables.append(self.runs)
         for table in tables:
             table.index_copy_(0, target, table.index_select(0, source))
-        numbers = self.host[list(sources), : Host.AVOID]
+        numbers = self.host[list(sources), : HostColumn.AVOID]
         held = [self.held[slot] for slot in sources]
-        self.host[list(targets), : Host.AVOID] = numbers
+        self.host[list(targets), : HostColumn.AVOID] = numbers
         for slot, bound in zip(targets, held, strict=True):
             self.held[slot] = bound
 
     def fork(self, slot: int, row: RowInput, code: int, length: int, key: int) -> None:
         """Give a copy of a row that holds ``length`` codes another last one, and other noise."""
         self.codes[slot, row.prompted + length - 1] = code
-        self.host[slot, Host.KEY] = key
+        self.host[slot, HostColumn.KEY] = key
         self._go_on(slot, row, length)
 
     def _go_on(self, slot: int, row: RowInput, length: int) -> None:
@@ -208,7 +208,7 @@ class SlotTable:
         self.lengths[slot] = length
         self.stopped[slot] = False
         self.held[slot] = length
-        self.host[slot, Host.AVOID] = -1
+        self.host[slot, HostColumn.AVOID] = -1
         if row.tracks_runs:  # counted on the host, which waits for the device
             counted = runs_of(self.codes[slot, : row.prompted + length].tolist())
             self.runs[slot] = 0

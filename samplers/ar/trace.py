@@ -16,10 +16,10 @@ from torch import Tensor
 from samplers.ar.effects import EFFECTS, Effects
 from samplers.ops.entropix import ATTENTION, Decision, moments
 from samplers.ops.rows import Rows, sanitise
-from samplers.processors.draw import DrawResult
 from samplers.processors.processor import Scores
+from samplers.processors.sample import SampleResult
 
-Record: TypeAlias = Mapping[str, Tensor]
+TraceStep: TypeAlias = Mapping[str, Tensor]
 """One step of a batch: each of `FIELDS`, ``(B,)``, and if asked for `TOPS`; see docs/trace.md.
 
 `alive` says whether the row had not ended before; the other fields of one that had mean nothing.
@@ -36,18 +36,18 @@ FIELDS: Final = (
 )  # fmt: skip
 TOPS: Final = ("top_logprobs", "top_scores")
 STAGES: Final = ("logprob", "penalised", "score")
-"""Before all processors, guided or not; after bans and penalties; and as it was drawn from."""
+"""Before all processors, guided or not; after bans and penalties; and as it was sampled from."""
 
 
 @dataclass
 class Trace:
     """The records of the steps that it was passed to, with so many of the likeliest codes."""
 
-    records: list[Record] = field(default_factory=list)
+    records: list[TraceStep] = field(default_factory=list)
     top: int = 0
 
 
-def columns(tokens: Iterable[tuple[Record, int]], *, top: int = 0) -> dict[str, NDArray[Any]]:
+def columns(tokens: Iterable[tuple[TraceStep, int]], *, top: int = 0) -> dict[str, NDArray[Any]]:
     """Copy an utterance's records, and its row in each, to the host: an array ``[N]`` a field.
 
     Waits for the device. Tokens of a row that had ended are left out; ``top`` is how many of the
@@ -95,33 +95,33 @@ class StepTensors(Rows):
     own: Tensor | None  # the model's own logits, if the given ones were changed before
     penalised: Tensor | None  # after bans and penalties; may be None without a trace
     scores: Scores
-    drawn: DrawResult
+    sampled: SampleResult
     effects: Effects | None = None  # of the processors, if the likeliest codes are told
 
     def record(
         self, codes: Tensor, stop_token: int, *, alive: Tensor, empty: Tensor, top: int = 0
-    ) -> Record:
+    ) -> TraceStep:
         """Return the record of the step that returns ``(B,)`` codes.
 
-        Of rows ``(B,)`` bool that had not ended before, and from which nothing could be drawn.
+        Of rows ``(B,)`` bool that had not ended before, and from which nothing could be sampled.
         """
         scores = self.scores
-        drawn = self.drawn
+        sampled = self.sampled
         temperature = (scores.divisor if scores.divisor is not None else scores.ones())[:, 0]
         mu = scores.ones() * torch.nan
-        if drawn.mu is not None and drawn.mirostat is not None:
-            mu = torch.where(drawn.mirostat, drawn.mu, mu)
-        repeated = torch.zeros_like(empty) if drawn.repeated is None else drawn.repeated[:, 0]
-        drawn_as = self._code_fields(codes)
-        score = drawn_as["score"]
+        if sampled.mu is not None and sampled.mirostat is not None:
+            mu = torch.where(sampled.mirostat, sampled.mu, mu)
+        repeated = torch.zeros_like(empty) if sampled.repeated is None else sampled.repeated[:, 0]
+        sampled_as = self._code_fields(codes)
+        score = sampled_as["score"]
         return {
             "alive": alive,
             "frame": scores.lengths[:, 0].clone(),
             "attempt": scores.attempts[:, 0].clone(),
-            **drawn_as,
+            **sampled_as,
             "score": torch.where(temperature <= 0, torch.zeros_like(score), score),
             **self._penalty_fields(stop_token),
-            "kept": (drawn.logits > -torch.inf).sum(-1),
+            "kept": (sampled.logits > -torch.inf).sum(-1),
             "temperature": temperature,
             "mirostat_mu": mu[:, 0],
             "repeated": repeated,
@@ -138,7 +138,7 @@ class StepTensors(Rows):
             return {}
         assert self.penalised is not None
         assert self.effects is not None
-        given = (self.clean, self.penalised, self.drawn.logits)
+        given = (self.clean, self.penalised, self.sampled.logits)
         nats = [sanitise(one.log_softmax(-1)) for one in given]
         found = {}
         for name, order in zip(TOPS, (nats[0], nats[-1]), strict=True):
@@ -147,18 +147,18 @@ class StepTensors(Rows):
             found[name] = torch.cat([stages, self.effects.of(codes)], -1)
         return found
 
-    def rescored(self, entry: Record, codes: Tensor) -> Record:
+    def rescored(self, entry: TraceStep, codes: Tensor) -> TraceStep:
         """Return a record of the step as it would be with other codes ``(B,)``; -1: anything."""
         return {**entry, **self._code_fields(codes.clamp(min=0))}
 
     def _code_fields(self, codes: Tensor) -> dict[str, Tensor]:
-        """Return codes and their log-probabilities: the model's, as given, and as drawn from."""
+        """Return codes and their log-probabilities: the model's, as given, and as sampled from."""
         own = self.clean if self.own is None else sanitise(self.own)
         return {
             "code": codes,
             "logprob": log_prob_of(own, codes),
             "guided_logprob": log_prob_of(self.clean, codes),
-            "score": log_prob_of(self.drawn.logits, codes),
+            "score": log_prob_of(self.sampled.logits, codes),
         }
 
     def _penalty_fields(self, stop_token: int) -> dict[str, Tensor]:

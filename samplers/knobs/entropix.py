@@ -42,9 +42,9 @@ class EntropixKnobs(KnobSet):
     entropix_action: Literal["temperature", "resample", "pause", "branch"] = knob(
         "temperature",
         "What the state HELV does where a text model would ask: `temperature` heats the row, "
-        "`resample` sets the code that is drawn aside and draws another (in HEHV too). `pause` "
-        "puts in a frame of silence, or heats where there may be none. `branch` draws several "
-        "continuations (in LEHV too) and keeps the best, or draws as usual where it just did.",
+        "`resample` sets the code that is sampled aside and samples another (in HEHV too). `pause` "
+        "puts in a frame of silence, or heats where there may be none. `branch` samples several "
+        "continuations (in LEHV too) and keeps the best, or samples as usual where it just did.",
         group="entropix", off="temperature", needs=_ON,
     )
 
@@ -104,7 +104,7 @@ class EntropixKnobs(KnobSet):
     entropix_hehv_top_p_floor: float = _share(0.5, "HEHV: the lowest top_p.")
 
     entropix_adaptive_candidates: int = _count(
-        5, "Adaptive: so many codes are drawn, and the likeliest of them is taken.", le=32
+        5, "Adaptive: so many codes are sampled, and the likeliest of them is taken.", le=32
     )
     entropix_adaptive_entropy: float = _weight(
         0.3, "Adaptive: the temperature is T times (1 + this (H + V) + "
@@ -146,7 +146,7 @@ class EntropixKnobs(KnobSet):
         unit="frames", needs=_PAUSES, ge=0, le=7500,
     )
     entropix_branch_rollouts: int = _count(
-        4, "`branch` draws this many continuations, each with another first code; a row is held "
+        4, "`branch` samples this many continuations, each with another first code; a row is held "
         "for each as long as the utterance lasts.", ge=2, le=8, needs=_BRANCHES,
     )
     entropix_branch_frames: int = _count(

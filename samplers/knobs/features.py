@@ -30,7 +30,9 @@ class Feature:
     when: Conditions  # knobs at whose values params ask for the feature
     # the step of the order that it belongs to; None if it is not part of the order
     step: StepName | None = None
-    random: bool = False  # whether it has no effect on a greedy row, which draws nothing at random
+    random: bool = (
+        False  # whether it has no effect on a greedy row, which samples nothing at random
+    )
     group: str = ""  # group of the knob, as documentation shows it
 
     def on(self, params: SamplingParams) -> bool:
@@ -98,7 +100,7 @@ def is_on(feature: str, params: SamplingParams) -> bool:
 
 
 def is_guided(params: SamplingParams, stage: Literal["ar", "nar", "masked"] = "ar") -> bool:
-    """Return whether level 0, the finer levels or masked passes use classifier-free guidance."""
+    """Return whether level 0, the NAR levels or masked passes use classifier-free guidance."""
     strengths = {
         "ar": params.cfg_strength,
         "nar": params.nar_cfg_strength,
@@ -107,16 +109,16 @@ def is_guided(params: SamplingParams, stage: Literal["ar", "nar", "masked"] = "a
     return strengths[stage] > 1
 
 
-def hypotheses_of(params: SamplingParams) -> int:
-    """Return how many hypotheses of an utterance may be drawn at once."""
+def sequences_of(params: SamplingParams) -> int:
+    """Return how many sequences of an utterance may be sampled at once."""
     branches = is_on("branch", params)
     ways = params.entropix_branch_rollouts if branches else 1
     return max(params.beam_width, params.best_of, ways)
 
 
 def rows_needed(params: SamplingParams) -> int:
-    """Return how many rows an utterance needs: one a hypothesis, two if guided."""
-    return hypotheses_of(params) * (2 if is_guided(params) else 1)
+    """Return how many rows an utterance needs: one a sequence, two if guided."""
+    return sequences_of(params) * (2 if is_guided(params) else 1)
 
 
 def rewindable(params: SamplingParams, frames: int) -> int:
@@ -126,7 +128,7 @@ def rewindable(params: SamplingParams, frames: int) -> int:
 
 def knob_at_fault(params: SamplingParams) -> str:
     """Return the knob that asks for most rows, to name where they are too many."""
-    if hypotheses_of(params) == 1:
+    if sequences_of(params) == 1:
         return "cfg_strength"
     if params.beam_width > 1:
         return "beam_width"

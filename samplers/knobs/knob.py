@@ -20,11 +20,11 @@ HEADINGS: Final[Mapping[str, str]] = {
     "ras": "Repetition-aware sampling (RAS)",
     "order": "Order of the steps",
     "backtrack": "Backtracking from loops and silences",
-    "nar": "Finer levels (NAR)",
+    "nar": "NAR levels (NAR)",
     "context": "What the model hears before the text",
     "joining": "Pauses between sentences",
     "candidates": "Best of several takes",
-    "masked": "Drawing in passes (NAR-len)",
+    "masked": "Sampling in passes (NAR-len)",
     "entropix": "By entropy and attention (entropix)",
     "playback": "Speed and loudness",
 }

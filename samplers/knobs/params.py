@@ -53,8 +53,8 @@ class RequestKnobs(KnobSet):
     )
     seed: int | None = knob(
         None,
-        "Seed of every draw; the same request with the same seed gives the same codes. "
-        "Without one a seed is drawn and reported.",
+        "Seed of every sample; the same request with the same seed gives the same codes. "
+        "Without one a seed is sampled and reported.",
         group="request", ge=0, le=2**63 - 1,
         label="Seed",
         synonyms="reproducible deterministic same random",
@@ -77,11 +77,11 @@ class RequestKnobs(KnobSet):
         group="bans", off={}, unit="nats", max_length=MOST_CODES,
     )
     ban_tokens: tuple[int, ...] = knob(
-        (), "Code ids that are never drawn; ids outside the codebook have no effect.",
+        (), "Code ids that are never sampled; ids outside the codebook have no effect.",
         group="bans", off=[], max_length=MOST_CODES, fail_fast=True,
     )
     ban_sequences: tuple[BannedSequence, ...] = knob(
-        (), "Sequences of codes whose last code is punished when the others were just drawn. With "
+        (), "Sequences of codes whose last code is punished when the others were just sampled. With "
         "backtrack, one that was completed all the same is taken back to its first code.",
         group="bans", off=[], max_length=64, fail_fast=True,
     )
@@ -108,12 +108,12 @@ _stuck = partial(
 )
 
 
-class DrawKnobs(KnobSet):
-    """How a code is drawn from the scores, the order of the steps, and backtracking."""
+class SamplingKnobs(KnobSet):
+    """How a code is sampled from the scores, the order of the steps, and backtracking."""
 
     # fmt: off
     mirostat_mode: Literal[0, 1, 2] = knob(
-        0, "Version of mirostat, which steers the surprise of what is drawn; 0 is off.",
+        0, "Version of mirostat, which steers the surprise of what is sampled; 0 is off.",
         group="mirostat", off=0,
     )
     mirostat_tau: float = _mirostat(
@@ -130,19 +130,19 @@ class DrawKnobs(KnobSet):
         "full", "Surprise under all codes (the paper), or under those kept (llama.cpp).",
     )
     ras: bool = knob(
-        False, "Repetition-aware sampling: a code drawn again too soon is drawn anew from all.",
+        False, "Repetition-aware sampling: a code sampled again too soon is sampled anew from all.",
         group="ras", off=False,
     )
     ras_top_p: float = _ras(
-        0.8, "RAS: the first draw is from the likeliest codes that sum to this.",
+        0.8, "RAS: the first sample is from the likeliest codes that sum to this.",
         step=0.01, ge=0.0, le=1.0,
     )
     ras_top_k: int = _ras(
-        25, "RAS: the first draw is from this many codes at most.",
+        25, "RAS: the first sample is from this many codes at most.",
         step=1, top=8, ge=1,
     )
     ras_window: int = _ras(
-        10, "RAS: how many of the newest codes a drawn code is looked for in.",
+        10, "RAS: how many of the newest codes a sampled code is looked for in.",
         unit="frames", step=1, top=75, ge=1,
     )
     ras_tau: float = _ras(
@@ -150,7 +150,7 @@ class DrawKnobs(KnobSet):
         step=0.05, top=0.6, gt=0.0, le=1.0,
     )
     ras_mask_first: bool = _ras(
-        True, "RAS: the second draw excludes the code of the first, which breaks loops for sure.",
+        True, "RAS: the second sample excludes the code of the first, which breaks loops for sure.",
         off=False,
     )
     sampler_order: OrderName | Annotated[tuple[StepName, ...], _EACH_STEP] = knob(
@@ -164,7 +164,7 @@ class DrawKnobs(KnobSet):
     )
 
     backtrack: bool = knob(
-        False, "Remove loops and long silences while decoding, and draw again where they began.",
+        False, "Remove loops and long silences while decoding, and sample again where they began.",
         group="backtrack", off=False,
         synonyms="stuck stutter hang hallucination babble repeat",
     )
@@ -226,29 +226,29 @@ class DrawKnobs(KnobSet):
         return order
 
 
-_drawn_nar = partial(
+_sampled_nar = partial(
     knob, group="nar", needs=({"nar_temperature": (), "nar_level_temperatures": ()},)
 )
 _window = partial(knob, group="nar", needs=({"nar_window_frames": ()},))
 
 
 class NarKnobs(KnobSet):
-    """How the finer levels are sampled and guided, and in which windows."""
+    """How the NAR levels are sampled and guided, and in which windows."""
 
     # fmt: off
     nar_levels: int = knob(
-        7, "At most this many finer levels are drawn; fewer are quicker and sound rougher.",
+        7, "At most this many NAR levels are sampled; fewer are quicker and sound rougher.",
         group="nar", off=7, unit="levels", step=1, slider=False, top=7, ge=0, le=31,
         synonyms="quality rough quick",
     )
     nar_decision: Literal["likeliest", "mean"] = knob(
         "likeliest",
-        "What a greedy finer level takes: the `likeliest` code, or the one nearest the `mean` of "
+        "What a greedy NAR level takes: the `likeliest` code, or the one nearest the `mean` of "
         "the codebook by its odds. The mean blurs what it does not know instead of guessing.",
         group="nar", off="likeliest",
     )
     nar_temperature: float = knob(
-        0.0, "Temperature of the finer codebook levels; 0 or less is greedy.",
+        0.0, "Temperature of the NAR levels; 0 or less is greedy.",
         group="nar", off=0.0, step=0.05, bottom=0.0, top=2.0, ge=-1.0,
         values=(0.0, 0.3, 0.6),
     )
@@ -256,24 +256,24 @@ class NarKnobs(KnobSet):
         (), "Temperatures of level 1, 2, ...; levels past the end use nar_temperature.",
         group="nar", off=[], max_length=32, fail_fast=True,
     )
-    nar_top_k: int = _drawn_nar(
-        0, "As top_k, for the finer levels.",
+    nar_top_k: int = _sampled_nar(
+        0, "As top_k, for the NAR levels.",
         off=0, step=1, bottom=1, top=50, ge=-1,
     )
-    nar_top_p: float = _drawn_nar(
-        1.0, "As top_p, for the finer levels.",
+    nar_top_p: float = _sampled_nar(
+        1.0, "As top_p, for the NAR levels.",
         off=1.0, step=0.01, ge=0.0, le=1.0,
     )
-    nar_min_p: float = _drawn_nar(
-        0.0, "As min_p, for the finer levels.",
+    nar_min_p: float = _sampled_nar(
+        0.0, "As min_p, for the NAR levels.",
         off=0.0, step=0.01, ge=0.0, le=1.0,
     )
     nar_cfg_strength: float = knob(
-        1.0, "As cfg_strength, for the finer levels; doubles their work.",
+        1.0, "As cfg_strength, for the NAR levels; doubles their work.",
         group="nar", off=1.0, step=0.1, top=4.0, ge=1.0,
     )
     nar_cfg_rescale: float = knob(
-        0.7, "As cfg_rescale, for the finer levels, each frame by itself.",
+        0.7, "As cfg_rescale, for the NAR levels, each frame by itself.",
         group="nar", off=0.0, step=0.05, ge=0.0, le=1.0,
         needs=(
             {"nar_cfg_strength": ()},
@@ -281,8 +281,8 @@ class NarKnobs(KnobSet):
         ),
     )
     nar_window_frames: int = knob(
-        0, "Where all frames of the finer levels see each other: draw so many at a time, to be "
-        "sent before the utterance ends. 0 draws the whole, as the model was trained.",
+        0, "Where all frames of the NAR levels see each other: sample so many at a time, to be "
+        "sent before the utterance ends. 0 samples the whole, as the model was trained.",
         group="nar", off=0, unit="frames", step=15, slider=False, top=300, ge=0,
     )
     nar_left_context_frames: int = _window(
@@ -338,12 +338,12 @@ def _penalty(default: float, description: str, needs: Needs = _RANKS) -> Any:
 
 
 class CandidateKnobs(KnobSet):
-    """How many hypotheses of an utterance are drawn, and which is kept."""
+    """How many sequences of an utterance are sampled, and which is kept."""
 
     # fmt: off
     best_of: int = knob(
         1,
-        "How many takes of each utterance are drawn in parallel, each with its own noise. The best "
+        "How many takes of each utterance are sampled in parallel, each with its own noise. The best "
         "is kept: first those that spoke to their stop, then by rank. No audio is sent before all "
         "have ended, and each needs a row.",
         group="candidates", off=1, step=1, ge=1, le=8,
@@ -352,7 +352,7 @@ class CandidateKnobs(KnobSet):
     )
     beam_width: int = knob(
         0,
-        "Beam search over this many beams instead of random draws; 1 is greedy, 0 is off. No audio "
+        "Beam search over this many beams instead of random samples; 1 is greedy, 0 is off. No audio "
         "is sent before the search has ended, and each beam needs a row.",
         group="candidates", off=0, step=1, slider=False, ge=0, le=8,
     )
@@ -391,16 +391,16 @@ _masked = partial(knob, group="masked", needs=({"level_0": ()},))
 
 
 class MaskedKnobs(KnobSet):
-    """How level 0 is drawn, and the masked passes, which some public models can.
+    """How level 0 is sampled, and the masked passes, which some public models can.
 
     The defaults are those of e-c-k-e-r/vall-e except for what is scored: as MaskGIT
-    (arXiv:2202.04200), the code drawn; preset `vall_e` is as the reference.
+    (arXiv:2202.04200), the code sampled; preset `vall_e` is as the reference.
     """
 
     # fmt: off
     level_0: Literal["ar", "masked", "auto"] = knob(
         "ar",
-        "How level 0 is drawn: `ar` code by code, `masked` in passes over all frames, or `auto`: "
+        "How level 0 is sampled: `ar` code by code, `masked` in passes over all frames, or `auto`: "
         "masked where the model can, unless a knob is moved that only `ar` heeds.",
         group="masked", off="ar",
     )
@@ -450,10 +450,10 @@ class MaskedKnobs(KnobSet):
     nar_len_score: Literal["drawn", "likeliest"] = _masked(
         "drawn",
         "By what the least certain frames, which are masked again, are told: the model's odds of "
-        "the `drawn` code, or of the `likeliest` after truncation (as the reference).",
+        "the `sampled` code, or of the `likeliest` after truncation (as the reference).",
     )
     nar_len_masked_only: bool = _masked(
-        True, "A frame that was drawn once stays; off: any frame may be masked again.",
+        True, "A frame that was sampled once stays; off: any frame may be masked again.",
     )
     nar_len_remask: bool = _masked(
         False, "Mask slightly more frames in each pass: half a pass's share of all.",
@@ -464,10 +464,10 @@ class MaskedKnobs(KnobSet):
 
 # Pydantic takes the fields of the last base first: the list is the reverse of the fields' order.
 class SamplingParams(
-    EntropixKnobs, MaskedKnobs, CandidateKnobs, JoiningKnobs, NarKnobs, DrawKnobs, StepKnobs,
+    EntropixKnobs, MaskedKnobs, CandidateKnobs, JoiningKnobs, NarKnobs, SamplingKnobs, StepKnobs,
     RequestKnobs,
 ):  # fmt: skip
-    """How codes are drawn and utterances joined: every knob there is."""
+    """How codes are sampled and utterances joined: every knob there is."""
 
 
 def off_value(name: str) -> Any:

@@ -84,7 +84,7 @@ PRESETS: Presets = {
         "repetition_penalty_window": 64,
         "repetition_penalty_one_time": True,
     },
-    # What Plachtaa/VALL-E-X draws with: the model's whole distribution, as our defaults do.
+    # What Plachtaa/VALL-E-X samples with: the model's whole distribution, as our defaults do.
     "vall_e_x": {},
     # The command-line defaults of vall-e, with its rules where they differ from ours.
     "vall_e": {

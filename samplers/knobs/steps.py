@@ -1,7 +1,7 @@
 """The knobs of the steps of the chain that a request may reorder, and the named orders. Torch-free.
 
 They stand in canonical order, which the `SwitchesStep` annotations below give. Bias, bans and the
-minimum length always come first, the draw last.
+minimum length always come first, the sample last.
 """
 
 from collections.abc import Mapping
@@ -27,7 +27,7 @@ class StepKnobs(KnobSet):
 
     # fmt: off
     repetition_penalty: Annotated[float, SwitchesStep("repetition_penalty")] = knob(
-        1.0, "Divides the odds of recently drawn codes, once per occurrence; above 1 discourages.",
+        1.0, "Divides the odds of recently sampled codes, once per occurrence; above 1 discourages.",
         group="repetition", off=1.0, step=0.01, bottom=0.9, top=1.5, gt=0.0,
         values=(1.0, 1.02, 1.05, 1.1),
         synonyms="repeat loop stutter again",
@@ -69,7 +69,7 @@ class StepKnobs(KnobSet):
     penalty_includes_prompt: bool = knob(
         False,
         "Penalties, DRY and no_repeat_ngram_size count the codes of the voice's prompt as if they "
-        "had been drawn just before.",
+        "had been sampled just before.",
         group="repetition", off=False,
         needs=(
             {
@@ -212,7 +212,7 @@ class StepKnobs(KnobSet):
         needs=({"min_p": (), "entropix": ()},),
     )
     p_less: Annotated[bool, SwitchesStep("p_less")] = knob(
-        False, "Keep codes at least as likely as two draws are to be equal: the sum of p^2.",
+        False, "Keep codes at least as likely as two samples are to be equal: the sum of p^2.",
         group="truncation", off=False,
     )
     typical_p: Annotated[float, SwitchesStep("typical_p")] = knob(
@@ -277,7 +277,7 @@ Order = tuple[StepName, ...]
 
 ORDERS: Mapping[OrderName, Order] = {
     # Penalties see the model's own logits, top_n_sigma an untruncated spread, filters the
-    # temperature that will be drawn at.
+    # temperature that will be sampled at.
     "canonical": STEPS,
     # transformers 4.57, `_get_logits_processor`.
     "hf": (

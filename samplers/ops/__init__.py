@@ -1,4 +1,4 @@
-"""Pure functions of tensors: filters, penalties, temperatures, draws, detectors.
+"""Pure functions of tensors: filters, penalties, temperatures, samples, detectors.
 
 They know no knobs and keep no state. Unless a docstring says otherwise, logits are ``(B, V)``
 float32 (-inf: excluded), parameters ``(B, 1)`` float32, histories ``(B, L)`` int64, newest first,

@@ -55,7 +55,7 @@ def extend(
     Args:
         searches: The rows of each, all different.
         logits: ``(B, V)`` float32; no unfinished beam's may be all -inf.
-        codes: ``(B,)`` int64, drawn by rows that are no beams.
+        codes: ``(B,)`` int64, sampled by rows that are no beams.
         scores: ``(B,)`` float32 nats, before the step; -inf in a row without a beam.
         finished: ``(B,)`` bool, beams that are not extended.
     """

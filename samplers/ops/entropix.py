@@ -38,8 +38,8 @@ class Decision(Rows):
     """What entropix decided for each row, each ``(B, 1)``."""
 
     state: Tensor  # int64 of `State`
-    resample: Tensor  # bool: the code drawn is excluded, and another drawn
-    candidates: Tensor  # int64: this many codes are drawn, and the likeliest is taken
+    resample: Tensor  # bool: the code sampled is excluded, and another sampled
+    candidates: Tensor  # int64: this many codes are sampled, and the likeliest is taken
     paused: Tensor  # bool: only codes of silence were kept
     branched: Tensor  # bool: the row branches, unless it ends here
 

@@ -1,4 +1,4 @@
-"""Truncation filters: which codes may be drawn at all.
+"""Truncation filters: which codes may be sampled at all.
 
 Most keep every logit that reaches a *floor* ``(B, 1)``, so they are functions from a row to its
 floor, and several share one descending sort: after `keep_from` the sorted row is still sorted. Each
@@ -50,7 +50,7 @@ def min_p_floor(best: Tensor, p: Tensor) -> Tensor:
 
 
 def p_less_floor(logits: Tensor, acts: Tensor) -> Tensor:
-    """Return the logit of a code of probability sum p^2, the chance that two draws are equal.
+    """Return the logit of a code of probability sum p^2, the chance that two samples are equal.
 
     No probability is below that of the best, so one code stays. ``acts`` ``(B, 1)``: 0 keeps all.
     """

@@ -22,7 +22,7 @@ def guide(positive: Tensor, negative: Tensor, strength: Tensor, rescale: Tensor)
 
 
 def guide_frames(positive: Tensor, negative: Tensor, strength: Tensor, rescale: Tensor) -> Tensor:
-    """Guide the frames of a finer level, ``(B, T, V)``, each on its own; see `guide`.
+    """Guide the frames of a NAR level, ``(B, T, V)``, each on its own; see `guide`.
 
     The source restores the deviation over all frames. Here it is that of the frame's own logits: so
     a code does not depend on later frames, and chunks give the same codes as the whole.

@@ -1,4 +1,4 @@
-"""Mirostat: truncation that steers the surprise of the codes drawn to a target.
+"""Mirostat: truncation that steers the surprise of the codes sampled to a target.
 
 Its state mu is the largest surprise allowed, in bits; it starts at twice the target. Source: Basu
 et al. 2020, arXiv:2007.14966, with the author's script (rounding of k) and notebook (version 2).

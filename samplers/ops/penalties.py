@@ -1,6 +1,6 @@
-"""Penalties: finite changes to the logits of codes drawn before, and of the stop; -inf stays -inf.
+"""Penalties: finite changes to the logits of codes sampled before, and of the stop; -inf stays -inf.
 
-``lengths`` are ``(B, 1)`` int64, frames drawn; ``mode`` is ``(B, 1)`` int64, an index of `MODES`.
+``lengths`` are ``(B, 1)`` int64, frames sampled; ``mode`` is ``(B, 1)`` int64, an index of `MODES`.
 
 Sources: penalty, Keskar et al. 2019, arXiv:1909.05858, with the sign rule of `transformers` and
 llama.cpp; of the stop's length, vall-e, with that rule: undivided by sign it makes an unlikely stop
@@ -14,7 +14,7 @@ MODES = ("signed", "additive", "raw")
 ADDITIVE = MODES.index("additive")
 RAW = MODES.index("raw")
 
-# e^20 decides any draw, and 75 repeats with decay would overflow float32.
+# e^20 decides any sample, and 75 repeats with decay would overflow float32.
 STRONGEST_NATS = 20.0
 # Contributions are summed as integers of 2^-32 nats: scatter_add on a GPU adds in any order, and
 # only integers give the same sum in every order.
@@ -83,7 +83,7 @@ def _is_newest(ids: Tensor, valid: Tensor, vocab_size: int) -> Tensor:
 def length_penalty(
     logits: Tensor, lengths: Tensor, power: Tensor, mode: Tensor, stop_token: int
 ) -> Tensor:
-    """Divide the odds of the stop by L^power, where L is the number of frames drawn plus one."""
+    """Divide the odds of the stop by L^power, where L is the number of frames sampled plus one."""
     stop = logits[:, stop_token, None]
     penalised = apply_penalty(stop, power * (lengths + 1).log(), mode)
     return logits.select_scatter(penalised[:, 0], 1, stop_token)
@@ -117,6 +117,6 @@ def frequency_presence(
 
 
 def hold_stop(logits: Tensor, lengths: Tensor, min_frames: Tensor, stop_token: int) -> Tensor:
-    """Forbid the stop while fewer than ``min_frames`` (int64) frames are drawn."""
+    """Forbid the stop while fewer than ``min_frames`` (int64) frames are sampled."""
     stop = logits[:, stop_token, None].masked_fill(lengths < min_frames, -torch.inf)
     return logits.select_scatter(stop[:, 0], 1, stop_token)

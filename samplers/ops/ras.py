@@ -1,6 +1,6 @@
-"""Repetition-aware sampling: draw from a nucleus, and again if that code repeats too soon.
+"""Repetition-aware sampling: sample from a nucleus, and again if that code repeats too soon.
 
-Source: VALL-E 2, arXiv:2406.05370, algorithm 1; the mask on the second draw is CosyVoice's.
+Source: VALL-E 2, arXiv:2406.05370, algorithm 1; the mask on the second sample is CosyVoice's.
 """
 
 import torch
@@ -15,7 +15,7 @@ def nucleus_floor(ordered: Tensor, top_p: Tensor, top_k: Tensor) -> Tensor:
 
 
 def repeats(codes: Tensor, recent: Tensor, window: Tensor, tau: Tensor) -> Tensor:
-    """Return whether ``codes`` ``(B, 1)`` occur so often that a second draw is needed, as bool.
+    """Return whether ``codes`` ``(B, 1)`` occur so often that a second sample is needed, as bool.
 
     That is at least tau * window times among the newest ``window`` codes, and at least once.
     """
@@ -26,7 +26,7 @@ def repeats(codes: Tensor, recent: Tensor, window: Tensor, tau: Tensor) -> Tenso
 
 
 def fallback(logits: Tensor, codes: Tensor, mask_first: Tensor) -> Tensor:
-    """Return the logits of the second draw, without the first code where ``mask_first``.
+    """Return the logits of the second sample, without the first code where ``mask_first``.
 
     ``logits`` are those before `nucleus_floor`; a row with no other code keeps the first.
     """

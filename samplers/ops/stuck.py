@@ -43,7 +43,7 @@ def find_loop(
 
 
 def _periods(codes: Sequence[int], longest: int) -> Iterator[int]:
-    """Yield how many frames ago the newest code was drawn, each time within the longest period."""
+    """Yield how many frames ago the newest code was sampled, each time within the longest period."""
     before = codes[-2 : -2 - longest : -1]
     period = 0
     for _ in range(before.count(codes[-1]) if before else 0):
@@ -97,7 +97,7 @@ def discourage(logits: Tensor, codes: Tensor, factors: Tensor, strength: Tensor)
 
     Args:
         logits: The model's at that frame.
-        codes: ``(B, Q)`` int64, the codes drawn there before; -1 pads.
+        codes: ``(B, Q)`` int64, the codes sampled there before; -1 pads.
         factors: ``(B, Q)`` float32 in (0, 1], what each code's odds are multiplied by.
         strength: Exponent on the factors; 0 is off, 100 or more forbids.
 

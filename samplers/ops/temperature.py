@@ -3,8 +3,8 @@
 import torch
 from torch import Tensor
 
-from samplers.ops.draw import greedy
 from samplers.ops.filters import entropy
+from samplers.ops.sample import greedy
 
 # Below it float32 logits cannot be told apart anyway; it keeps quotients finite.
 COLDEST = 1e-6

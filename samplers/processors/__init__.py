@@ -1,1 +1,1 @@
-"""Logits processors for the rows of a batch, from knobs to formulas, and the draw."""
+"""Logits processors for the rows of a batch, from knobs to formulas, and the sample."""

@@ -1,7 +1,7 @@
 """The processor of entropix: it reads each row's entropy, and adjusts the row's knobs.
 
 It comes after bans and penalties and before everything that truncates. It changes no logit except
-to pause; temperature, top_p, top_k and min_p read the values that it adjusted, the draw its
+to pause; temperature, top_p, top_k and min_p read the values that it adjusted, the sample its
 decision.
 """
 
@@ -65,7 +65,7 @@ class Entropix(LogitsProcessor):
         """
         if scores.attention is None:
             raise ValueError("a row wants entropix: the step needs the attention statistics")
-        # A row from which nothing may be drawn has no entropy; it ends whatever is decided here.
+        # A row from which nothing may be sampled has no entropy; it ends whatever is decided here.
         entropy, varentropy = (moment.nan_to_num(nan=0.0) for moment in moments(scores.logits))
         states = state(entropy, varentropy, self._settings).masked_fill(self._off, State.OFF)
         moved = adjust(states, entropy, varentropy, scores.attention, self._start, self._settings)

@@ -1,4 +1,4 @@
-"""Processors that change the odds of codes drawn before, and of the stop."""
+"""Processors that change the odds of codes sampled before, and of the stop."""
 
 import math
 

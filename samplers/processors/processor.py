@@ -1,4 +1,4 @@
-"""What changes the scores between the model and the draw: its base class, and what it reads."""
+"""What changes the scores between the model and the sample: its base class, and what it reads."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -12,9 +12,9 @@ from samplers.knobs.features import FEATURES, is_on
 from samplers.knobs.params import SamplingParams
 from samplers.knobs.steps import StepName
 from samplers.ops import filters
-from samplers.ops.draw import uniform
 from samplers.ops.entropix import KNOBS, Decision
 from samplers.ops.rows import ALL, Rows, within
+from samplers.ops.sample import uniform
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class Scores(Rows):
     """What the processors read and change; B rows, V codes, W columns of history."""
 
     logits: Tensor  # (B, V) float32, as the processors so far left them; -inf is excluded
-    lengths: Tensor  # (B, 1) int64, frames drawn
+    lengths: Tensor  # (B, 1) int64, frames sampled
     recent: Tensor  # (B, W) int64, the history, newest first, -1 before its beginning
     # as `recent`, but what penalties count: with `penalty_includes_prompt` the codes of the voice's
     # prompt come before the history
@@ -128,9 +128,9 @@ class Scores(Rows):
         if self._ordered is not None:
             self._floors.append(floor)
 
-    def noise(self, draw: Tensor | int, width: int) -> Tensor:
-        """Return uniform noise for the next code, ``(B, width)``; each `Draw` has its own."""
-        return uniform(self.keys, width, step=self.lengths, attempt=self.attempts, draw=draw)
+    def noise(self, sample: Tensor | int, width: int) -> Tensor:
+        """Return uniform noise for the next code, ``(B, width)``; each `NoiseStream` has its own."""
+        return uniform(self.keys, width, step=self.lengths, attempt=self.attempts, sample=sample)
 
     def knob(self, name: str, own: Tensor) -> Tensor:
         """Return one of `KNOBS`, ``(B, 1)``: as entropix adjusted it, else ``own``."""
@@ -142,7 +142,7 @@ class Scores(Rows):
 
 
 class HistoryReader:
-    """What some features of a row need of the codes that it has drawn."""
+    """What some features of a row need of the codes that it has sampled."""
 
     # keys of `samplers.knobs.features.FEATURES`: it acts on a row with any of them on
     features: ClassVar[tuple[str, ...]]
@@ -182,4 +182,4 @@ class LogitsProcessor(HistoryReader, ABC):
 
 
 class Penalty(LogitsProcessor):
-    """A step that changes what the model said; the others decide how a code is drawn."""
+    """A step that changes what the model said; the others decide how a code is sampled."""

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 
 from samplers.knobs.steps import STEPS, StepName
 from samplers.processors import bans, penalties, truncation
-from samplers.processors.draw import RepetitionAware
 from samplers.processors.entropix import Entropix
 from samplers.processors.processor import HistoryReader, LogitsProcessor
+from samplers.processors.sample import RepetitionAware
 from samplers.processors.temperature import Temperature
 
 FIXED: tuple[type[LogitsProcessor], ...] = (bans.LogitBias, bans.SequenceBan, bans.MinFrames)

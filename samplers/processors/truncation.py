@@ -1,11 +1,11 @@
-"""Processors that decide which codes may be drawn: the truncation filters, and XTC."""
+"""Processors that decide which codes may be sampled: the truncation filters, and XTC."""
 
 import math
 
 import torch
 
 from samplers.ops import filters
-from samplers.ops.draw import Draw
+from samplers.ops.sample import NoiseStream
 from samplers.processors.processor import BatchParams, LogitsProcessor, Scores
 
 
@@ -68,7 +68,7 @@ class MinP(LogitsProcessor):
 
 
 class PLess(LogitsProcessor):
-    """Keeps codes at least as likely as two draws are to be equal."""
+    """Keeps codes at least as likely as two samples are to be equal."""
 
     features = ("p_less",)
 
@@ -132,5 +132,5 @@ class Xtc(LogitsProcessor):
 
     def __call__(self, scores: Scores) -> None:
         """Toss the coin of each row, and filter where it says so."""
-        acts = scores.noise(Draw.XTC, 1) < self._probability
+        acts = scores.noise(NoiseStream.XTC, 1) < self._probability
         scores.replace(filters.xtc(scores.logits, self._threshold, acts, self._protected))

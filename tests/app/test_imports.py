@@ -7,7 +7,7 @@ from contextlib import suppress
 
 import pytest
 
-from app.imports import uncollected
+from app.imports import gc_paused
 
 
 @pytest.fixture(autouse=True)
@@ -21,10 +21,10 @@ def test_within_nothing_is_collected_and_after_it_all_is_as_before(enabled) -> N
     if not enabled:
         gc.disable()
     try:
-        with uncollected():
+        with gc_paused():
             assert not gc.isenabled()
         assert gc.isenabled() == enabled
-        with suppress(ImportError), uncollected():
+        with suppress(ImportError), gc_paused():
             raise ImportError
         assert gc.isenabled() == enabled
     finally:
@@ -33,7 +33,7 @@ def test_within_nothing_is_collected_and_after_it_all_is_as_before(enabled) -> N
 
 def test_what_was_made_is_left_out_of_collections() -> None:
     before = gc.get_freeze_count()
-    with uncollected():
+    with gc_paused():
         made: list[list[int]] = [[] for _ in range(1000)]
     assert gc.get_freeze_count() >= before + len(made)
 

@@ -19,7 +19,7 @@ import pytest
 
 from app.main import create_app
 from app.settings import Settings
-from benchmarks.harness.loop_lag import MOST_S, Watchdog, watched
+from lab.benchmarks.harness.loop_lag import MOST_S, Watchdog, watched
 from tests.app.tools.hostile import ATTACKS
 from tests.app.tools.serving import connected, served
 from tests.toy.make_toy import make

@@ -1,4 +1,4 @@
-"""Mistakes that a recording forgives, seeded to see that a test finds them."""
+"""Mistakes that a graph forgives, seeded to see that a test finds them."""
 
 import inspect
 from collections.abc import Callable, Iterator

@@ -2,9 +2,9 @@
 
 Recording runs a function once, notes every operator with the very tensors and numbers that it was
 given, and undoes what was written to memory that existed before. Playing runs the **operators**
-again, never the function: on the recorded memory, with the recorded numbers. So whatever a graph
+again, never the function: on the captured memory, with the captured numbers. So whatever a graph
 would get wrong is wrong here: a number of the host that was baked in, a buffer that was replaced
-after the recording, a result that nobody copies out, a Python branch that should have been data.
+after the graph, a result that nobody copies out, a Python branch that should have been data.
 
 Recordings share the memory of their temporaries, so between two plays those of each are spoilt:
 NaN, or -1 of whole numbers. What is read before it is written, or after the play, shows.
@@ -24,8 +24,8 @@ ALLOCATIONS: Final = frozenset({
 })  # fmt: skip
 """Operators that give memory and queue no kernel."""
 
-Play = Callable[[], None]
-Recorded = Callable[[], object]
+Replay = Callable[[], None]
+Captured = Callable[[], object]
 
 
 class Queued(NamedTuple):
@@ -43,31 +43,31 @@ class Tape:
     failed: Sequence[str] = ()
 
     def __init__(self, *_: Any) -> None:
-        self.sizes: list[int] = []  # operators of each recording, views left out
-        self.plays = 0
+        self.sizes: list[int] = []  # operators of each graph, views left out
+        self.replays = 0
 
-    def record(self, function: Recorded) -> Play:
+    def capture(self, function: Captured) -> Replay:
         """Return what plays a function, which works on tensors that stay where they are.
 
         Raises:
             NotCaptureSafe: The function would wait for the device.
         """
-        recording = _Recording()
-        with Watch("raise").on(), recording:
+        graph = _Recording()
+        with Watch("raise").on(), graph:
             function()
-        recording.undo()
-        queue, temporaries = recording.queue, recording.temporaries
+        graph.undo()
+        queue, temporaries = graph.queue, graph.temporaries
         self.sizes.append(len(queue))
         _spoil(temporaries)
 
         @torch.inference_mode()
-        def play() -> None:
-            self.plays += 1
+        def replay() -> None:
+            self.replays += 1
             for one in queue:
                 _run(one)
             _spoil(temporaries)
 
-        return play
+        return replay
 
 
 class _Recording(TorchDispatchMode):
@@ -131,7 +131,7 @@ def _run(queued: Queued) -> None:
 
 
 def _tensors(value: Any) -> Iterator[Tensor]:
-    """Yield the tensors among arguments or results; `tree_leaves` takes most of a recording."""
+    """Yield the tensors among arguments or results; `tree_leaves` takes most of a graph."""
     if isinstance(value, Tensor):
         yield value
     elif isinstance(value, list | tuple | dict):

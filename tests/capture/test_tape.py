@@ -21,12 +21,12 @@ def test_a_play_runs_operators_on_what_is_in_memory_then_with_the_hosts_recorded
         first, second = (given * 2).unbind()  # views of an intermediate result
         result.copy_(first * second + buffers["x"])
 
-    play = tape.record(function)
-    assert (len(calls), state.tolist()) == (1, [1, 1, 1, 1])  # recording writes nothing
+    replay = tape.capture(function)
+    assert (len(calls), state.tolist()) == (1, [1, 1, 1, 1])  # graph writes nothing
     given.copy_(torch.arange(6.0).view(2, 3))
     host[0], buffers["x"] = 7.0, torch.full((3,), 5.0)
     for _ in range(3):
-        play()
+        replay()
     assert result.tolist() == [0 * 6, 2 * 8, 4 * 10]
     assert (len(calls), state.tolist()) == (1, [1, 4, 4, 1])
-    assert (tape.sizes, tape.plays) == ([5], 3)
+    assert (tape.sizes, tape.replays) == ([5], 3)

@@ -79,11 +79,11 @@ BY_OTHER_TESTS = {
     "python3 -m pip wheel": "tests/deploy/test_wheel.py",
     "tar -C": "tests/docs/test_upgrade_page.py",
     "mkdir -p ~/.local/share/valle-serve": "tests/docs/test_upgrade_page.py",
-    "valle-serve batch": "tests/tools/test_batch.py",
-    "valle-serve study": "tests/tools/study/test_command.py",
-    "export RAY_SERVE_HTTP_PROXY_CALLBACK_IMPORT_PATH": "tests/cluster/test_deployment.py",
-    "export RAY_SERVE_PROXY_USE_GRPC": "tests/cluster/test_cluster.py",
-    "serve run": "tests/cluster/test_deployment.py",
+    "valle-serve batch": "tests/app/commands/test_batch.py",
+    "valle-serve study": "tests/app/commands/study/test_command.py",
+    "export RAY_SERVE_HTTP_PROXY_CALLBACK_IMPORT_PATH": "tests/deploy/ray/test_deployment.py",
+    "export RAY_SERVE_PROXY_USE_GRPC": "tests/deploy/ray/test_cluster.py",
+    "serve run": "tests/deploy/ray/test_deployment.py",
     "python -m scripts.follow": "tests/docs/test_tour.py",
     "TTS_HOST=0.0.0.0 TTS_WYOMING_PORT=10200 scripts/serve": "tests/app/api/shapes/test_wyoming.py",
     "python -c": "tests/docs/test_tour.py",
@@ -118,8 +118,8 @@ NOT_HERE = {
     "scripts/install": "it takes minutes and makes an environment",
     "scripts/sbom": "it asks a registry for its tool",
     "git restore samplers": "it undoes what test_tour.py does to a copy",
-    "python -m benchmarks.cluster.simulate --plan": "slow; tests/benchmarks/cluster does the same",
-    "python -m benchmarks.card.ticket": "minutes; test_ticket.py does each part",
+    "python -m lab.benchmarks.cluster.simulate --plan": "slow; tests/lab/benchmarks/cluster does the same",
+    "python -m lab.benchmarks.card.ticket": "minutes; test_ticket.py does each part",
 }
 
 

@@ -25,7 +25,7 @@ from app.api.services import Services
 from app.engine.engine import SpeechEngine
 from app.main import create_app
 from app.settings import Settings
-from benchmarks.harness.loop_lag import MOST_S, watched
+from lab.benchmarks.harness.loop_lag import MOST_S, watched
 from tests.app.tools.live_client import live, url_of
 from tests.app.tools.serving import served, until
 from tests.fuzz.settings import fuzzed

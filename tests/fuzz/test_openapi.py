@@ -31,7 +31,7 @@ from schemathesis.specs.openapi.checks import (
 
 from app.main import create_app
 from app.settings import Settings
-from benchmarks.harness.loop_lag import MOST_S, Watchdog, watched
+from lab.benchmarks.harness.loop_lag import MOST_S, Watchdog, watched
 from tests.app.tools.serving import served
 from tests.fuzz.settings import fuzzed
 from tests.toy.make_toy import make

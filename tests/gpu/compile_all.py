@@ -22,11 +22,11 @@ from triton.compiler import ASTSource
 
 from models.cuda.kernels.attention import attend_kernel, combine_kernel
 from models.cuda.kernels.layers import gated_kernel, norm_kernel, product_kernel, store_kernel
-from models.cuda.kernels.plain import ROUNDS, draw_kernel
+from models.cuda.kernels.plain import ROUNDS, sample_kernel
 
 CUOBJDUMP = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
 COUNTS = ("count", "rows", "outputs")
-WARPS = {draw_kernel: 8, store_kernel: 1, combine_kernel: 1}
+WARPS = {sample_kernel: 8, store_kernel: 1, combine_kernel: 1}
 TURING, AMPERE, HOPPER, BLACKWELL = 75, 80, 90, 100
 
 
@@ -65,7 +65,7 @@ def kernels(kind: str) -> Iterator[tuple[Any, dict[str, str], dict[str, Any]]]:
         counts = ("numbers", "codes", "lengths", "nats", "sums")
         state = dict.fromkeys(counts, "*i64") | {"stopped": "*i1", "bias": "*fp32"}
         own = {"logits": "*fp32", "avoid": "*fp32", "knobs": "*fp64", "results": "*fp64"}
-        yield draw_kernel, state | own, {"STOP": 1024, "SIZE": 1025, "BLOCK": 2048}
+        yield sample_kernel, state | own, {"STOP": 1024, "SIZE": 1025, "BLOCK": 2048}
 
 
 def compiled(kernel: Any, types: Mapping[str, str], constants: Mapping[str, Any], card: int) -> Any:

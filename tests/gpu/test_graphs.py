@@ -1,4 +1,4 @@
-"""Recording: what is played is the function; a capture that fails is told from a lost device."""
+"""Recording: what is replayed is the function; a capture that fails is told from a lost device."""
 
 import threading
 from collections.abc import Callable
@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from gpu.graphs import Recorder, alone
+from gpu.graphs import GraphCapturer, alone
 from gpu.lost import is_device_lost
 
 
@@ -19,11 +19,11 @@ def test_playing_runs_the_function_on_the_tensors_as_they_are_then() -> None:
     def add() -> None:
         total.add_(given)
 
-    play = Recorder(torch.device("cpu"), warm_ups=2).record(add)
+    replay = GraphCapturer(torch.device("cpu"), warm_ups=2).capture(add)
     assert total == 2
     given.fill_(5)
-    play()
-    play()
+    replay()
+    replay()
     assert total == 12
 
 
@@ -94,9 +94,9 @@ def captures(monkeypatch: pytest.MonkeyPatch) -> Captures:
 
 
 def test_all_captures_are_on_one_stream_of_high_priority(captures: Captures) -> None:
-    recorder = Recorder(torch.device("cuda"))
+    capturer = GraphCapturer(torch.device("cuda"))
     for _ in range(40):  # torch hands out 32 streams in turn
-        recorder.record(lambda: None)
+        capturer.capture(lambda: None)
     assert len(captures.streams) == 1
     assert captures.streams[0].priority < 0
     assert captures.captured_on == captures.streams * 40
@@ -114,12 +114,12 @@ def test_a_failed_capture_is_tried_once_more_in_another_pool_and_spoils_no_other
     captures: Captures, broken: list[Exception], failed: list[str]
 ) -> None:
     captures.broken, calls = [*broken], list[int]()
-    recorder = Recorder(torch.device("cuda"))
-    play, other = recorder.record(lambda: calls.append(1)), recorder.record(lambda: None)
+    capturer = GraphCapturer(torch.device("cuda"))
+    replay, other = capturer.capture(lambda: calls.append(1)), capturer.capture(lambda: None)
     captured = len(calls)
-    play()
+    replay()
     other()
-    assert recorder.failed == failed
+    assert capturer.failed == failed
     assert len(calls) - captured == len(failed)  # it is launched as usual, else replayed
     assert len(captures.pools) == 1 + len(broken)
     torch.cuda.empty_cache()  # as where the weights are sent away
@@ -127,10 +127,10 @@ def test_a_failed_capture_is_tried_once_more_in_another_pool_and_spoils_no_other
 
 def test_a_lost_device_is_let_through(captures: Captures) -> None:
     captures.broken = [LOST]
-    recorder = Recorder(torch.device("cuda"))
+    capturer = GraphCapturer(torch.device("cuda"))
     with pytest.raises(torch.AcceleratorError, match="illegal memory access"):
-        recorder.record(lambda: None)
-    assert recorder.failed == []
+        capturer.capture(lambda: None)
+    assert capturer.failed == []
 
 
 @pytest.mark.parametrize(
@@ -143,7 +143,7 @@ def test_a_device_is_lost_by_all_errors_of_torch_but_those_of_a_capture(
 
 
 @pytest.mark.parametrize(
-    "other", [lambda: Recorder(torch.device("cuda")).record(lambda: None), list]
+    "other", [lambda: GraphCapturer(torch.device("cuda")).capture(lambda: None), list]
 )
 def test_while_one_thread_records_no_other_records_or_uses_the_device(
     captures: Captures, other: Callable[[], object]
@@ -163,6 +163,6 @@ def test_while_one_thread_records_no_other_records_or_uses_the_device(
             thread.join(0.05)
         order.append("recorded")
 
-    Recorder(torch.device("cuda"), warm_ups=0).record(function)
+    GraphCapturer(torch.device("cuda"), warm_ups=0).capture(function)
     thread.join()
     assert order == ["recorded", "other"]

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from models.config import ModelConfig
-from models.placement import Residence, prepare_for
+from models.placement import WeightOffloader, prepare_for
 from models.stack.cache import KVCache
 from models.valle import Valle
 from tests.models.test_valle import IDS, random_model, some_codes
@@ -53,7 +53,7 @@ PASSES = [ar_logits, nar_logits, masked_logits, length_logits]
 def model() -> Valle:
     config = ModelConfig(
         width=32, layers=2, heads=4, kv_heads=2, ffn=48, codes=64, phonemes=tuple("abcdef"),
-        masked_level_0=True,
+        masked_ar=True,
     )  # fmt: skip
     return random_model(config)
 
@@ -100,7 +100,7 @@ def test_logits_of_a_model_in_bfloat16_are_not_rounded_to_it(narrow: Valle) -> N
 
 def test_weights_leave_only_where_nobody_needs_them():
     module = nn.Linear(2, 2)
-    residence = Residence([module], CPU, torch.device("meta"))
+    residence = WeightOffloader([module], CPU, torch.device("meta"))
     residence.send_away(lambda: False)
     assert residence.at_home
     assert module.weight.device == CPU
@@ -112,7 +112,7 @@ def test_weights_leave_only_where_nobody_needs_them():
 def test_weights_that_are_brought_back_are_what_they_were():
     module = nn.Linear(2, 2)
     before = module.weight.clone()
-    residence = Residence([module], CPU, CPU)
+    residence = WeightOffloader([module], CPU, CPU)
     residence.bring()
     residence.send_away(lambda: True)
     residence.bring()

@@ -1,7 +1,7 @@
-"""What is drawn, family by family, as p-values under the exact probabilities.
+"""What is sampled, family by family, as p-values under the exact probabilities.
 
 Noise is a hash, so every p-value is fixed for ever, and no test is run again with another seed.
-200,000 draws find a distribution that is wrong by 2 % of its mass with 99 % power.
+200,000 samples find a distribution that is wrong by 2 % of its mass with 99 % power.
 """
 
 import math
@@ -13,9 +13,9 @@ from torch import Tensor
 
 from samplers.knobs.params import SamplingParams
 from samplers.ops import stuck as backtrack
-from samplers.ops.draw import Draw, Stage, categorical, stream_key, uniform
-from samplers.processors.draw import Drawer
+from samplers.ops.sample import NoiseStream, Stage, categorical, stream_key, uniform
 from samplers.processors.processor import Scores
+from samplers.processors.sample import TokenSampler
 from samplers.processors.truncation import Xtc
 from tests.samplers.reference.harness import (
     Case,
@@ -37,14 +37,14 @@ PValues = dict[str, float]
 
 
 def streams(draws: int = DRAWS) -> Iterator[Tensor]:
-    """Streams of noise, one a draw, ``(CHUNK, 1)`` each: chunks fit the cache."""
+    """Streams of noise, one a sample, ``(CHUNK, 1)`` each: chunks fit the cache."""
     for start in range(0, draws, CHUNK):
         seeds = range(start, start + CHUNK)
         yield torch.tensor([[stream_key(seed, 0, Stage.AR)] for seed in seeds])
 
 
-def count_draws(rows: Sequence[Tensor], draws: int = DRAWS, **place: int) -> list[Tensor]:
-    """How often each code is drawn from each ``(1, V)`` row; all rows see the same noise."""
+def count_samples(rows: Sequence[Tensor], draws: int = DRAWS, **place: int) -> list[Tensor]:
+    """How often each code is sampled from each ``(1, V)`` row; all rows see the same noise."""
     widest = max(row.shape[1] for row in rows)
     counts = [torch.zeros(row.shape[1], dtype=torch.int64) for row in rows]
     for keys in streams(draws):
@@ -57,8 +57,8 @@ def count_draws(rows: Sequence[Tensor], draws: int = DRAWS, **place: int) -> lis
 
 
 def _compare(rows: Mapping[str, tuple[Tensor, Tensor]], **place: int) -> PValues:
-    """p-values of drawing from rows of logits whose probabilities are given."""
-    counts = count_draws([logits for logits, _ in rows.values()], **place)
+    """p-values of sampling from rows of logits whose probabilities are given."""
+    counts = count_samples([logits for logits, _ in rows.values()], **place)
     return {
         name: chi_square(count, probs)
         for (name, (_, probs)), count in zip(rows.items(), counts, strict=True)
@@ -82,14 +82,14 @@ def chains(golden: Path) -> PValues:
 
 
 def _xtc_counts(logits: Tensor, params: SamplingParams) -> tuple[Tensor, int]:
-    """How often each code is drawn after XTC, and how often that took codes away."""
+    """How often each code is sampled after XTC, and how often that took codes away."""
     step = Xtc(make_batch([params], logits.shape[1]))
     counts, acted = torch.zeros(logits.shape[1], dtype=torch.int64), 0
     for keys in streams():
         scores = _scores(logits, [], keys)
         step(scores)
         acted += int((scores.logits == -torch.inf).any(-1).sum())
-        codes = categorical(scores.logits, scores.noise(Draw.CODE, logits.shape[1]))
+        codes = categorical(scores.logits, scores.noise(NoiseStream.CODE, logits.shape[1]))
         counts += torch.bincount(codes, minlength=logits.shape[1])
     return counts, acted
 
@@ -124,16 +124,16 @@ def _ras_counts(case: Case, *, mask_first: bool) -> Tensor:
         ras=True, ras_top_p=knobs["top_p"], ras_top_k=knobs["top_k"],
         ras_window=knobs["win_size"], ras_tau=knobs["tau_r"], ras_mask_first=mask_first,
     )  # fmt: skip
-    terminal = Drawer(make_batch([params], logits.shape[1]))
+    terminal = TokenSampler(make_batch([params], logits.shape[1]))
     counts = torch.zeros(logits.shape[1], dtype=torch.int64)
     for keys in streams():
-        drawn = terminal.draw(_scores(logits, case["history"], keys))
-        counts += torch.bincount(drawn.codes, minlength=logits.shape[1])
+        sampled = terminal.sample(_scores(logits, case["history"], keys))
+        counts += torch.bincount(sampled.codes, minlength=logits.shape[1])
     return counts
 
 
 def repetition_aware(golden: Path) -> PValues:
-    """RAS with either second draw."""
+    """RAS with either second sample."""
     return {
         f"{case['id']} {field}": chi_square(
             _ras_counts(case, mask_first=mask_first), _probs(case, field)
@@ -144,7 +144,7 @@ def repetition_aware(golden: Path) -> PValues:
 
 
 def rewound(golden: Path) -> PValues:
-    """Draws at a place that was taken back, from the row in which the old choice is lowered."""
+    """Samples at a place that was taken back, from the row in which the old choice is lowered."""
     rows = {}
     for case in load(golden, "antislop_adjust")[:4]:
         knobs = case["params"]
@@ -168,7 +168,7 @@ def uniformity(golden: Path) -> PValues:
         "steps": uniform(key, 1, step=counts),
         "positions": uniform(key, 1, position=counts),
         "attempts": uniform(key, 1, attempt=counts),
-        "draws": torch.cat([uniform(key, 1, draw=draw) for draw in range(20_000)]),
+        "draws": torch.cat([uniform(key, 1, sample=sample) for sample in range(20_000)]),
         "seeds": torch.cat([uniform(keys, 1) for keys in streams(100_000)]),
         "neighbouring utterances": torch.cat([
             uniform(torch.tensor([[stream_key(7, u, Stage.AR)]]), 100) for u in range(1000)
@@ -188,7 +188,7 @@ def memory(golden: Path) -> PValues:
         "attempts": uniform(key, 1, attempt=counts)[:, 0],
         "seeds": torch.cat([uniform(keys, 1)[:, 0] for keys in streams()])[:100_001],
         "draws": torch.stack(
-            [uniform(key, 1, step=counts[:50_000], draw=draw)[:, 0] for draw in (0, 1)], 1
+            [uniform(key, 1, step=counts[:50_000], sample=sample)[:, 0] for sample in (0, 1)], 1
         ).flatten(),
     }
     p_values = {}
@@ -202,11 +202,11 @@ def memory(golden: Path) -> PValues:
 
 
 def neighbours(golden: Path) -> PValues:
-    """Consecutive draws of one row, and draws of two rows at the same step."""
+    """Consecutive samples of one row, and samples of two rows at the same step."""
     size, steps = 8, 20_000
     row = torch.randn(1, size, generator=torch.Generator().manual_seed(2)) / 2
     places = torch.arange(steps)[:, None]
-    drawn = [
+    sampled = [
         categorical(
             row.expand(steps, size),
             uniform(torch.tensor([[stream_key(seed, 0, Stage.AR)]]), size, step=places),
@@ -214,8 +214,8 @@ def neighbours(golden: Path) -> PValues:
         for seed in (0, 1)
     ]
     return {
-        "one row": independence(drawn[0][:-1], drawn[0][1:], size),
-        "two rows": independence(drawn[0], drawn[1], size),
+        "one row": independence(sampled[0][:-1], sampled[0][1:], size),
+        "two rows": independence(sampled[0], sampled[1], size),
     }
 
 

@@ -1,4 +1,4 @@
-"""The frames of a finer level of one utterance, drawn and guided by themselves."""
+"""The frames of a NAR level of one utterance, sampled and guided by themselves."""
 
 import torch
 from torch import Tensor
@@ -9,7 +9,7 @@ from samplers.ops import guidance
 from samplers.ops.rows import within
 
 
-def draw_frames(
+def sample_frames(
     logits: Tensor,
     params: SamplingParams,
     *,

@@ -44,7 +44,7 @@ def kolmogorov_smirnov(numbers: Tensor) -> float:
 
 
 def rejected(p_values: Mapping[str, float], alpha: float = ALPHA) -> Sequence[str]:
-    """Which hypotheses fall, by Holm's step-down rule over all of them."""
+    """Which sequences fall, by Holm's step-down rule over all of them."""
     falling = []
     for place, (name, p) in enumerate(sorted(p_values.items(), key=lambda item: item[1])):
         if p > alpha / (len(p_values) - place):

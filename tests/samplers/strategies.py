@@ -1,4 +1,4 @@
-"""Hypothesis strategies: any legal params, and logits that no sane model gives."""
+"""ArSequence strategies: any legal params, and logits that no sane model gives."""
 
 import math
 from functools import cache
@@ -22,7 +22,7 @@ ENTROPIX = st.fixed_dictionaries({
     "entropix_helv_entropy": st.sampled_from([0.0, 1.0]),
     "entropix_pause_silence": st.integers(1, 2),
 })
-"""Entropix in any of its states, for it is seldom among the few knobs that are drawn."""
+"""Entropix in any of its states, for it is seldom among the few knobs that are sampled."""
 
 SPECIAL: dict[str, st.SearchStrategy[Any]] = {
     "preset": st.just("auto"),

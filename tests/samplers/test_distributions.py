@@ -1,7 +1,7 @@
-"""What is drawn has the stated distribution, and draws do not know of one another.
+"""What is sampled has the stated distribution, and samples do not know of one another.
 
 What a filter leaves has exact probabilities (`ops/test_goldens.py`), and what is gone is never
-drawn (`ops/test_draw.py`); here are draws from rows as whole chains leave them.
+sampled (`ops/test_draw.py`); here are samples from rows as whole chains leave them.
 
 The p-values of all of them, 20 seconds on an idle core:
 
@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from samplers.ops.draw import Stage, stream_key, uniform
-from tests.samplers.distributions import FAMILIES, PValues, count_draws
+from samplers.ops.sample import Stage, stream_key, uniform
+from tests.samplers.distributions import FAMILIES, PValues, count_samples
 from tests.samplers.statistics import chi_square, rejected
 
 pytestmark = pytest.mark.slow
@@ -38,7 +38,7 @@ def test_all_distributions_hold_together_under_holms_correction(golden: Path) ->
 def test_a_wrong_distribution_would_be_found() -> None:
     logits = torch.randn(1, 64, generator=torch.Generator().manual_seed(1))
     probs = logits.softmax(-1)[0]
-    (counts,) = count_draws([logits])
+    (counts,) = count_samples([logits])
     assert chi_square(counts, probs) > 0.001
     wrong = probs.clone()
     wrong[:32] *= 1 + 0.02 / probs[:32].sum()

@@ -1,4 +1,4 @@
-"""The finer levels: greedy by default, every `nar_` knob at work.
+"""The NAR levels: greedy by default, every `nar_` knob at work.
 
 That chunks have the codes of the whole is said by `sound/test_utterance`.
 """
@@ -8,38 +8,38 @@ import torch
 
 from samplers.knobs.params import SamplingParams
 from samplers.nar import FULL, LIGHT, NarKind, kind_of, pack, row_of, sample_nar
-from tests.samplers.frames import draw_frames
+from tests.samplers.frames import sample_frames
 
 LOGITS = torch.randn(60, 32, generator=torch.Generator().manual_seed(3)) * 2
 WARM = SamplingParams(nar_temperature=1.0)
 
 
-def _draw(
+def _sample(
     params: SamplingParams, seed: int = 1, utterance: int = 0, level: int = 1, position: int = 0
 ) -> list[int]:
-    codes: list[int] = draw_frames(
+    codes: list[int] = sample_frames(
         LOGITS, params, seed=seed, utterance=utterance, level=level, position=position
     ).tolist()
     return codes
 
 
 def test_the_default_is_greedy_whatever_the_seed() -> None:
-    assert _draw(SamplingParams()) == LOGITS.argmax(-1).tolist()
-    assert _draw(SamplingParams(), seed=9) == _draw(SamplingParams())
+    assert _sample(SamplingParams()) == LOGITS.argmax(-1).tolist()
+    assert _sample(SamplingParams(), seed=9) == _sample(SamplingParams())
 
 
 def test_the_seed_the_utterance_the_level_and_the_frame_choose_the_codes() -> None:
-    drawn = [_draw(WARM, **change) for change in (
+    sampled = [_sample(WARM, **change) for change in (
         {}, {"seed": 2}, {"utterance": 1}, {"level": 2}, {"position": 60}
     )]  # fmt: skip
-    assert len({tuple(codes) for codes in drawn}) == len(drawn)
+    assert len({tuple(codes) for codes in sampled}) == len(sampled)
 
 
 def test_levels_may_have_their_own_temperatures() -> None:
     params = SamplingParams(nar_temperature=1.0, nar_level_temperatures=(0.0, 2.0))
-    assert _draw(params, level=1) == _draw(SamplingParams())
-    assert _draw(params, level=2) == _draw(SamplingParams(nar_temperature=2.0), level=2)
-    assert _draw(params, level=3) == _draw(WARM, level=3)
+    assert _sample(params, level=1) == _sample(SamplingParams())
+    assert _sample(params, level=2) == _sample(SamplingParams(nar_temperature=2.0), level=2)
+    assert _sample(params, level=3) == _sample(WARM, level=3)
 
 
 BOOK = torch.randn(32, 6, generator=torch.Generator().manual_seed(4))
@@ -53,29 +53,29 @@ def _nearest(logits: torch.Tensor) -> torch.Tensor:
 
 
 def test_the_mean_decision_has_the_least_expected_squared_error() -> None:
-    drawn = draw_frames(LOGITS, MEAN, seed=1, utterance=0, level=1, codebook=BOOK)
-    assert torch.equal(drawn, _nearest(LOGITS))
-    assert drawn.tolist() != LOGITS.argmax(-1).tolist()
+    sampled = sample_frames(LOGITS, MEAN, seed=1, utterance=0, level=1, codebook=BOOK)
+    assert torch.equal(sampled, _nearest(LOGITS))
+    assert sampled.tolist() != LOGITS.argmax(-1).tolist()
 
 
 def test_the_mean_decision_never_takes_what_is_masked() -> None:
     masked = LOGITS.clone().masked_fill(torch.arange(32) % 4 > 0, -torch.inf)
-    drawn = draw_frames(masked, MEAN, seed=1, utterance=0, level=1, codebook=BOOK)
-    assert not (drawn % 4).any()
+    sampled = sample_frames(masked, MEAN, seed=1, utterance=0, level=1, codebook=BOOK)
+    assert not (sampled % 4).any()
     kept = SamplingParams(nar_decision="mean", nar_top_k=1)
-    drawn = draw_frames(LOGITS, kept, seed=1, utterance=0, level=1, codebook=BOOK)
-    assert drawn.tolist() == LOGITS.argmax(-1).tolist()
+    sampled = sample_frames(LOGITS, kept, seed=1, utterance=0, level=1, codebook=BOOK)
+    assert sampled.tolist() == LOGITS.argmax(-1).tolist()
 
 
 @pytest.mark.parametrize("knob", [{"nar_top_k": 1}, {"nar_top_p": 0.0}, {"nar_min_p": 1.0}])
 def test_a_filter_that_keeps_one_code_is_greedy(knob: dict[str, float]) -> None:
-    assert _draw(SamplingParams(nar_temperature=1.0, **knob)) == _draw(SamplingParams())
+    assert _sample(SamplingParams(nar_temperature=1.0, **knob)) == _sample(SamplingParams())
 
 
 def test_the_logits_are_not_changed() -> None:
     for params in (SamplingParams(), WARM):
         logits = LOGITS.clone()
-        draw_frames(logits, params, seed=1, utterance=0, level=1)
+        sample_frames(logits, params, seed=1, utterance=0, level=1)
         assert torch.equal(logits, LOGITS)
 
 
@@ -83,7 +83,7 @@ def test_a_row_without_a_finite_logit_still_gives_a_code() -> None:
     logits = torch.full((2, 5), -torch.inf)
     logits[1, 2] = torch.nan
     for params in (SamplingParams(), WARM, MEAN):
-        codes = draw_frames(logits, params, seed=0, utterance=0, level=1, codebook=BOOK[:5])
+        codes = sample_frames(logits, params, seed=0, utterance=0, level=1, codebook=BOOK[:5])
         assert codes.tolist() == [0, 0]
 
 
@@ -113,7 +113,7 @@ def test_rows_of_all_kinds_are_drawn_as_each_alone(level: int, kind: NarKind) ->
     )
     found = sample_nar(logits, rows, torch.arange(len(own)) * 15, BOOK, kind)
     for number, params in enumerate(own):
-        alone = draw_frames(
+        alone = sample_frames(
             logits[number], params, seed=number, utterance=2, level=level,
             position=15 * number, codebook=BOOK,
         )  # fmt: skip

@@ -1,6 +1,6 @@
 """Any params in bounds, any logits, any history: a legal code, and neither an exception nor a hang.
 
-Hypothesis does not shrink here: with inputs of this size that would take minutes.
+ArSequence does not shrink here: with inputs of this size that would take minutes.
 """
 
 import pytest
@@ -11,7 +11,7 @@ from torch import Tensor
 
 from samplers.ar.sampler import ArSampler
 from samplers.knobs.params import SamplingParams
-from tests.samplers.frames import draw_frames
+from tests.samplers.frames import sample_frames
 from tests.samplers.reference.harness import attention, codes_of, make_sampler
 from tests.samplers.strategies import hard_logits, sampling_params
 
@@ -48,7 +48,7 @@ def _step(data: st.DataObject, sampler: ArSampler, rows: int) -> Tensor:
 
 
 def a_legal_code_at_every_step(data: st.DataObject) -> None:
-    """Draw params, logits and rewinds from `data`, and check what each row gives."""
+    """Sample params, logits and rewinds from `data`, and check what each row gives."""
     rows = data.draw(st.integers(1, 4))
     params = [data.draw(sampling_params()) for _ in range(rows)]
     sampler = _sampler(data, params)
@@ -59,9 +59,9 @@ def a_legal_code_at_every_step(data: st.DataObject) -> None:
         for row, code in enumerate(codes):
             assert 0 <= code < VOCAB
             assert code == STOP or code not in params[row].ban_tokens
-            drawn = codes_of(sampler, row)
-            assert STOP not in drawn
-            assert code == STOP or drawn[-1] == code
+            sampled = codes_of(sampler, row)
+            assert STOP not in sampled
+            assert code == STOP or sampled[-1] == code
         if data.draw(st.booleans()):
             row = data.draw(st.integers(0, rows - 1))
             sampler.rewind(row, data.draw(st.integers(0, int(sampler.table.lengths[row]))))
@@ -90,7 +90,7 @@ def test_a_row_without_a_possible_code_gives_the_stop(data: st.DataObject) -> No
 @given(st.data())
 def test_any_frames_give_legal_codes_of_a_finer_level(data: st.DataObject) -> None:
     frames, params = data.draw(st.integers(0, 4)), data.draw(sampling_params())
-    codes = draw_frames(
+    codes = sample_frames(
         data.draw(hard_logits(frames, VOCAB)), params, seed=data.draw(st.integers(0, 2**63)),
         utterance=0, level=data.draw(st.integers(1, 7)),
         codebook=torch.randn(VOCAB, 3),
@@ -103,7 +103,7 @@ def test_any_frames_give_legal_codes_of_a_finer_level(data: st.DataObject) -> No
 def test_a_top_k_beyond_any_tensor_keeps_every_code_of_a_finer_level() -> None:
     logits = torch.randn(5, VOCAB)
     plain, huge = (
-        draw_frames(
+        sample_frames(
             logits, SamplingParams(nar_temperature=1.0, nar_top_k=k), seed=1, utterance=0, level=1
         )
         for k in (0, 10**30)

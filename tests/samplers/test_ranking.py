@@ -1,4 +1,4 @@
-"""The rank of hypotheses, against its definition."""
+"""The rank of sequences, against its definition."""
 
 import math
 from itertools import pairwise

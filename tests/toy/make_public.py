@@ -13,9 +13,9 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
+from lab.porting.convert import Switches
 from models.checkpoints.published.load import load_public
 from models.valle import Valle
-from tools.convert import Switches
 
 Form = Literal["ar+nar", "ar+nar-len", "hf"]
 

@@ -13,7 +13,7 @@ from transformers.models.llama import LlamaConfig, LlamaForCausalLM
 from transformers.models.mistral import MistralConfig, MistralForCausalLM
 from transformers.models.qwen2 import Qwen2Config, Qwen2ForCausalLM
 
-from samplers.ops.draw import Stage, categorical, stream_key, uniform
+from samplers.ops.sample import Stage, categorical, stream_key, uniform
 from valle_serve import hf
 
 VOCAB, STOP, PAD, NEW = 61, 2, 0, 24
@@ -112,16 +112,16 @@ def settings(chance: random.Random, ids: Tensor) -> dict[str, Any]:
     return {"do_sample": chance.random() < 0.8} | chosen
 
 
-def draw_as_we_do(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
-    """Have `generate` draw with our noise: what it draws from is its own."""
+def sample_as_we_do(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    """Have `generate` sample with our noise: what it samples from is its own."""
     step = 0
 
     def multinomial(probs: Tensor, num_samples: int) -> Tensor:
         nonlocal step
         keys = torch.tensor([[stream_key(seed, row, Stage.AR)] for row in range(len(probs))])
-        drawn = categorical(probs.log(), uniform(keys, probs.shape[1], step=step))
+        sampled = categorical(probs.log(), uniform(keys, probs.shape[1], step=step))
         step += num_samples
-        return drawn[:, None]
+        return sampled[:, None]
 
     monkeypatch.setattr(torch, "multinomial", multinomial)
 
@@ -138,7 +138,7 @@ def compare(model: Any, monkeypatch: pytest.MonkeyPatch, number: int) -> tuple[T
     got = ours(model, ids, attention_mask=mask, **asked)
     torch.manual_seed(number)
     with monkeypatch.context() as patched:
-        draw_as_we_do(patched, int(torch.randint(2**32, ())))
+        sample_as_we_do(patched, int(torch.randint(2**32, ())))
         return model.generate(ids, attention_mask=mask, max_new_tokens=NEW, **asked), got
 
 
@@ -236,7 +236,7 @@ def test_several_ends_of_text_are_those_of_generate(
     got = ours(model, ids, **asked)
     torch.manual_seed(7)
     with monkeypatch.context() as patched:
-        draw_as_we_do(patched, int(torch.randint(2**32, ())))
+        sample_as_we_do(patched, int(torch.randint(2**32, ())))
         assert torch.equal(model.generate(ids, max_new_tokens=NEW, **asked), got)
 
 

@@ -17,8 +17,8 @@ from app.api.reports.recent import Failure
 from app.api.schemas import message
 from app.api.services import Services
 from app.audio.rendering import OutputOptions, Renderer
-from app.engine.continued import GrowingSpeech
 from app.engine.errors import GenerationFailed, SpeechError
+from app.engine.growing import GrowingSpeech
 from app.engine.interface import Plan
 from app.engine.job import AudioChunk, SpeechJob, SpeechResult, WordTimes
 

@@ -9,14 +9,14 @@ from starlette.types import Scope
 from app.api.errors import CLIENT_CLOSED, FIRST_ERROR
 from app.api.middleware.metrics import HttpMetrics
 from app.api.middleware.rules import POLLED
-from app.api.middleware.send import SentAnswer
+from app.api.middleware.send import MonitoredSend
 
 log = logging.getLogger("app.api.gate.access_log")  # operators filter by this name
 
 LONGEST_PATH: Final = 200  # characters of a path that are logged
 
 
-def log_request(metrics: HttpMetrics, scope: Scope, answer: SentAnswer, seconds: float) -> None:
+def log_request(metrics: HttpMetrics, scope: Scope, answer: MonitoredSend, seconds: float) -> None:
     """Log a request that took so many seconds, and count it."""
     connection = HTTPConnection(scope)
     status = answer.status or CLIENT_CLOSED

@@ -26,7 +26,7 @@ from app.api.middleware.metrics import HttpMetrics
 from app.api.middleware.origins import CrossOriginMiddleware, Origins, foreign_origin
 from app.api.middleware.request_ids import ID_HEADER, identify
 from app.api.middleware.rules import METRICS_PATH, PROBES, GateRules
-from app.api.middleware.send import SentAnswer
+from app.api.middleware.send import MonitoredSend
 from app.engine.errors import SpeechError
 from app.settings import Settings
 
@@ -72,7 +72,7 @@ class GateMiddleware:
             await self._app(scope, receive, send)
             return
         identify(scope)
-        answer = SentAnswer(send, scope["state"], self._settings.stall_timeout_s)
+        answer = MonitoredSend(send, scope["state"], self._settings.stall_timeout_s)
         began_s = perf_counter()
         failed: Exception | None = None
         try:
@@ -110,7 +110,7 @@ class GateMiddleware:
                 receive = connection.state.body = self._limited(scope, receive)
             await (refusal or self._app)(scope, receive, send)
 
-    def _count_cut(self, scope: Scope, answer: SentAnswer) -> None:
+    def _count_cut(self, scope: Scope, answer: MonitoredSend) -> None:
         """Count a speech that its client has left, or does not read."""
         left = not answer.whole or answer.status == CLIENT_CLOSED
         if left and "body" in scope["state"] and _is_work(scope):

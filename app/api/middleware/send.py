@@ -14,7 +14,7 @@ from app.engine.errors import ReaderStalled
 _SWITCHING_PROTOCOLS: Final = 101
 
 
-class SentAnswer:
+class MonitoredSend:
     """An ASGI `send` that adds the request's id, notes what was sent, and waits for the client.
 
     A body that is handed to the server at once lies in the memory of the connection for as long as

@@ -24,15 +24,15 @@ from app.engine.interface import Plan
 from app.engine.job import (
     Backtrack,
     FinishReason,
-    KeptTake,
     MadeBy,
     NarPlan,
     RankedTake,
+    Resume,
     SpeechJob,
     SpeechResult,
-    SpokenUtterance,
     Timings,
-    UtteranceText,
+    UtteranceInfo,
+    UtteranceResult,
 )
 from samplers.knobs.params import SamplingParams
 
@@ -52,7 +52,7 @@ class RequestReport(BaseModel):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UtteranceReport(UtteranceText):
+class UtteranceReport(UtteranceInfo):
     """One utterance of the text; the last three fields are null without `trace`."""
 
     codes: Annotated[
@@ -99,7 +99,7 @@ class SpeechReport(BaseModel):
     audio_s: float = Field(description="Seconds of audio sent.")
     timings: Timings | None
     nar: NarPlan | None = Field(
-        description="How the finer levels were decoded: the `whole` utterance, `windows`, "
+        description="How the NAR levels were decoded: the `whole` utterance, `windows`, "
         "or `chunks`, whose codes are those of `whole`."
     )
     decoder: str | None = Field(description="Decoder of codes to audio: codec or vocos.")
@@ -128,7 +128,7 @@ class Failure:
     params: SamplingParams
     frames: int
     audio_s: float
-    utterances: tuple[SpokenUtterance, ...] = ()
+    utterances: tuple[UtteranceResult, ...] = ()
     nar: NarPlan | None = None  # without it, voice, language and knobs are as requested
     decoder: str | None = None
     left_out: tuple[str, ...] = ()
@@ -144,7 +144,7 @@ class Failure:
         error: SpeechError | None,
         frames: int,
         audio_s: float,
-        utterances: tuple[SpokenUtterance, ...] = (),
+        utterances: tuple[UtteranceResult, ...] = (),
     ) -> "Failure":
         """Return the outcome of a job; without a plan it had not been resolved."""
         cancelled = error is None or isinstance(error, ReaderStalled)
@@ -228,7 +228,7 @@ class RecentSpeeches:
             raise UnknownSpeech(f"the speech of that id did not complete: {outcome.finish_reason}")
         return job, outcome
 
-    async def take(self, place: ContinueFrom | None, owner: str) -> KeptTake | None:
+    async def take(self, place: ContinueFrom | None, owner: str) -> Resume | None:
         """Return the utterances before a place of a speech, the last one cut there.
 
         Raises InvalidRequest if the speech has no such utterance, or that has fewer frames.
@@ -249,7 +249,7 @@ class RecentSpeeches:
                 param="continue_from.frame",
             )
         before = [one.kept(len(one.codes)) for one in spoken[: place.utterance]]
-        return KeptTake((*before, last.kept(place.frame)), whole=len(before))
+        return Resume((*before, last.kept(place.frame)), whole=len(before))
 
     async def claim(self, owner: str, client_id: str, digest: str, speech_id: str) -> str | None:
         """Claim an owner's request id for a speech; `keep` or `end` ends the claim.
@@ -344,7 +344,7 @@ def unpack(packed: bytes, most_bytes: int = MOST_BYTES) -> tuple[SpeechJob, Outc
         raise ValueError(f"it cannot be read: {type(error).__name__}: {error}") from error
 
 
-def _said_by(spoken: SpokenUtterance, voices: list[str]) -> SpokenUtterance:
+def _said_by(spoken: UtteranceResult, voices: list[str]) -> UtteranceResult:
     """Return an utterance with the voices of its words, which no JSON of a client has."""
     if spoken.words is None:
         return spoken

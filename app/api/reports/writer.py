@@ -1,6 +1,6 @@
 """Serialisation of reports to JSON in small pieces: a traced minute of speech is megabytes.
 
-Building strings holds the GIL, which blocks the event loop and the decoding thread. So each piece
+Building strings holds the GIL, which blocks the event loop and the AR thread. So each piece
 takes about 1 ms, pieces are built in another thread, one at a time for all clients, and the thread
 sleeps between two.
 """
@@ -20,7 +20,7 @@ from pydantic_core import to_json
 from app.api.reports.heard import sounds_after
 from app.api.reports.recent import Failure, Outcome, RequestReport, SpeechReport
 from app.engine.interface import Plan
-from app.engine.job import STOPPED, SpeechJob, SpeechResult, SpokenUtterance, TraceColumns
+from app.engine.job import STOPPED, SpeechJob, SpeechResult, TraceColumns, UtteranceResult
 from models.text.warnings import warnings_of
 from samplers.ar.trace import TOPS, entries
 from samplers.knobs.features import doubts
@@ -41,7 +41,7 @@ _WORTH_SAYING = 0.25
 _SILENT: Final = "nothing is spoken: the text has only signs, symbols or pauses"
 
 _LISTS: Final = ("tokens", "scores", "logprobs")
-_SPOKEN: Final = TypeAdapter(SpokenUtterance)
+_SPOKEN: Final = TypeAdapter(UtteranceResult)
 _NOT_TEXT: Final = {"codes", "pause_after_s", "trace", "memory"}
 
 
@@ -135,7 +135,7 @@ def _cell(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def utterance_pieces(spoken: SpokenUtterance, speed: float, **more: Any) -> Iterator[str]:
+def utterance_pieces(spoken: UtteranceResult, speed: float, **more: Any) -> Iterator[str]:
     """Yield an `UtteranceReport` as JSON in pieces, with further fields of its object."""
     fields = [_SPOKEN.dump_json(spoken.at_speed(speed), exclude=_NOT_TEXT).decode()[:-1]]
     fields += [f'"{name}":{to_json(value).decode()}' for name, value in more.items()]
@@ -211,7 +211,7 @@ def _report(job: SpeechJob, outcome: Outcome) -> SpeechReport:
     )
 
 
-def _mirostat_doubts(utterances: Sequence[SpokenUtterance]) -> list[str]:
+def _mirostat_doubts(utterances: Sequence[UtteranceResult]) -> list[str]:
     """Return a sentence if the trace shows that mirostat kept every code, or one alone."""
     mu = [one.trace.get("mirostat_mu", ()) for one in utterances if one.trace]
     known = np.concatenate([np.zeros(0), *mu])
@@ -228,7 +228,7 @@ def _mirostat_doubts(utterances: Sequence[SpokenUtterance]) -> list[str]:
     ]
 
 
-def _kept_rows(frames: np.ndarray[Any, Any], spoken: SpokenUtterance) -> list[int]:
+def _kept_rows(frames: np.ndarray[Any, Any], spoken: UtteranceResult) -> list[int]:
     """Return the rows of a trace whose tokens were kept: the last of each frame, and the stop."""
     kept: list[int] = []
     first = int(frames[0])  # more than 0 if an earlier take has drawn the frames before it

@@ -10,7 +10,7 @@ from pydantic import ConfigDict, Field
 
 from app.api.requests import body_schema, json_body
 from app.api.schemas import NDJSON, SPEECH_OR_LINES, SoundFormatName, SpeechRequest
-from app.api.speech.answer import Framing
+from app.api.speech.answer import BodyFormat
 from app.api.speech.route import speak
 from app.engine.job import AudioChunk, SpeechResult, WordTimes
 
@@ -59,7 +59,7 @@ def timed_characters(
     return characters
 
 
-class TimedJson(Framing):
+class TimedJson(BodyFormat):
     """A JSON object that ``part`` makes of the file and the words; streamed, an object a line."""
 
     def __init__(
@@ -86,7 +86,7 @@ class TimedJson(Framing):
         return self.sound(b"") if self._next else b""
 
     def whole(self, file: bytes, result: SpeechResult, audio_s: float) -> bytes:  # noqa: ARG002
-        """Return the object with a whole file and all words; see `Framing.whole`."""
+        """Return the object with a whole file and all words; see `BodyFormat.whole`."""
         return self._json(file, [word for one in result.utterances for word in one.words or ()])
 
     def _json(self, sound: bytes, words: list[WordTimes]) -> bytes:

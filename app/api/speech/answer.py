@@ -57,7 +57,7 @@ _JSON: Final = "application/json"
 _MOST_TOLD: Final = 20  # of what was left out, in a header
 
 
-class Framing:
+class BodyFormat:
     """The file as it is; the base of other shapes. One object serves one response."""
 
     def __init__(self, media_type: str) -> None:
@@ -84,7 +84,7 @@ class Framing:
         return self.sound(file) + self.done(result, audio_s)
 
 
-class Events(Framing):
+class Events(BodyFormat):
     """Server-sent events with the bytes of the file and the times of words."""
 
     def __init__(self, text: str, speed: float, *, lines: bool = False) -> None:
@@ -107,7 +107,7 @@ class Events(Framing):
         return self.event("speech.audio.delta", audio=b64encode(part).decode())
 
     def done(self, result: SpeechResult, audio_s: float) -> bytes:
-        """Return the last event of a speech that succeeded; see `Framing.done`."""
+        """Return the last event of a speech that succeeded; see `BodyFormat.done`."""
         return self.event(
             "speech.audio.done",
             usage=Usage.of(result),
@@ -127,7 +127,7 @@ class Events(Framing):
         return self.event("speech.audio.error", error=speech_error_detail(error))
 
 
-class WholeCodes(Framing):
+class WholeCodes(BodyFormat):
     """The codes of a whole speech, as JSON or as tensors, without its file."""
 
     def __init__(self, info: ModelInfo, *, tensors: bool) -> None:
@@ -135,7 +135,7 @@ class WholeCodes(Framing):
         self._info = info
 
     def whole(self, file: bytes, result: SpeechResult, audio_s: float) -> bytes:  # noqa: ARG002
-        """Return the codes; see `codes_body` and `Framing.whole`."""
+        """Return the codes; see `codes_body` and `BodyFormat.whole`."""
         codes = [one.codes for one in result.utterances]
         hashes = {"model_sha256": self._info.sha256, "codes_sha256": result.codes_sha256}
         fields = {"utterances": [one.tolist() for one in codes]}
@@ -154,7 +154,7 @@ class CodeEvents(Events):
         return b""
 
     def whole(self, file: bytes, result: SpeechResult, audio_s: float) -> bytes:  # noqa: ARG002
-        """Return an event for each utterance with codes, and the last; see `Framing.whole`."""
+        """Return an event for each utterance with codes, and the last; see `BodyFormat.whole`."""
         every = (UtteranceCodes(number, one.codes) for number, one in enumerate(result.utterances))
         deltas = b"".join(self._delta(one) for one in every if len(one.codes))
         return deltas + self.done(result, audio_s)
@@ -164,7 +164,7 @@ class CodeEvents(Events):
         return self.event("speech.codes.delta", utterance=drawn.utterance, codes=codes)
 
 
-def framing_of(wanted: SpeechRequest, accept: str, info: ModelInfo) -> Framing:
+def framing_of(wanted: SpeechRequest, accept: str, info: ModelInfo) -> BodyFormat:
     """Return the shape that a request and its header `Accept` ask for.
 
     Raises InvalidRequest if it asks for a stream of tensors.
@@ -172,7 +172,7 @@ def framing_of(wanted: SpeechRequest, accept: str, info: ModelInfo) -> Framing:
     if wanted.response_format != "codes":
         if wanted.stream_format == "sse":
             return Events(wanted.input, wanted.speed)
-        return Framing(MEDIA_TYPES[wanted.response_format])
+        return BodyFormat(MEDIA_TYPES[wanted.response_format])
     tensors = SAFETENSORS in accept
     if not wanted.streamed:
         return WholeCodes(info, tensors=tensors)
@@ -210,7 +210,7 @@ class Answer:
 
     output: OutputOptions  # once it is known
 
-    def __init__(self, request: Request, framing: Framing, came_s: float) -> None:
+    def __init__(self, request: Request, framing: BodyFormat, came_s: float) -> None:
         self.request = request
         self.framing = framing
         self._came_s = came_s

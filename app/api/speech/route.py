@@ -52,7 +52,7 @@ from app.api.schemas import (
 from app.api.services import EngineDep, ServicesDep, services_of
 from app.api.speech.answer import (
     Answer,
-    Framing,
+    BodyFormat,
     StreamedSpeech,
     WholeCodes,
     codes_body,
@@ -137,7 +137,7 @@ async def read_text(request: Request, wanted: PhonemesBody, engine: EngineDep) -
 
 
 async def speak(
-    request: Request, wanted: SpeechRequest, framing: Framing | None = None
+    request: Request, wanted: SpeechRequest, framing: BodyFormat | None = None
 ) -> Response:
     """Submit a request and return its response, whole or streamed, framed or as it asks."""
     came_s = monotonic()
@@ -270,7 +270,7 @@ async def replayed(
     request: Request, job: SpeechJob, result: SpeechResult, form: AudioFormat
 ) -> Response:
     """Return the response with the audio of a result's codes, as a job wants it, in a container."""
-    answer = Answer(request, Framing(MEDIA_TYPES[form]), monotonic())
+    answer = Answer(request, BodyFormat(MEDIA_TYPES[form]), monotonic())
     answer.output = output_of(job, form)
     return await _replayed(result, answer)
 

@@ -9,9 +9,9 @@ import numpy as np
 
 from app.commands.errors import CommandFailed
 from app.commands.speech.journal import Journal
-from app.engine.continued import JobChain
 from app.engine.engine import SpeechEngine
 from app.engine.errors import SpeechError
+from app.engine.growing import JobChain
 from app.engine.interface import Plan
 from app.engine.job import AudioChunk, Progress, SpeechJob, SpeechResult, Unreadable
 from app.engine.model import LoadedModel
@@ -82,7 +82,7 @@ class LongSpeech(SpeechStream):
         self._submit = submit
         self._journal = engine.journal
         self._progress = engine.progress
-        self._drawn = Progress()  # of the last piece
+        self._sampled = Progress()  # of the last piece
         self._whole = job
         self._chain = JobChain(job)
         self._stream: SpeechStream | None = None
@@ -94,7 +94,7 @@ class LongSpeech(SpeechStream):
     @property
     def progress(self) -> Progress:
         """How far the level 0 of the last piece is."""
-        return self._drawn
+        return self._sampled
 
     def leave(self) -> None:
         """Cancel the job of the current piece."""
@@ -140,7 +140,7 @@ class LongSpeech(SpeechStream):
             async with aclosing(self._stream) as stream:
                 async for chunk in stream:
                     self.plan = self.plan or stream.plan
-                    self._drawn = stream.progress
+                    self._sampled = stream.progress
                     chunks.append(chunk)
                     if live:
                         yield replace(chunk, result=None)

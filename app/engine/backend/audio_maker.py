@@ -7,16 +7,16 @@ from typing import Any
 import torch
 
 from app.engine.backend.capturers import Capturers
-from app.engine.interface import Plan, SoundStream
+from app.engine.interface import AudioStream, Plan
 from app.engine.job import AudioChunk, SpeechResult
+from app.engine.join.job import AudioJob
+from app.engine.join.job import replay as replayed
+from app.engine.nar.process import AudioProcess
+from app.engine.nar.stage import NarStage
 from app.engine.playback import Playback
-from app.engine.sound.decoder import SoundDecoder
-from app.engine.sound.job import AudioJob
-from app.engine.sound.job import replay as replayed
-from app.engine.sound.process import SoundProcess
 from gpu.streams import new_stream
 from models.checkpoints.sources import SpeechModel
-from models.placement import Residence
+from models.placement import WeightOffloader
 
 
 class AudioMaker:
@@ -28,9 +28,9 @@ class AudioMaker:
     def __init__(
         self,
         speech: SpeechModel,
-        decoder: SoundDecoder | SoundProcess,
+        decoder: NarStage | AudioProcess,
         device: torch.device,
-        residence: Residence,
+        residence: WeightOffloader,
         capturers: Capturers,
     ) -> None:
         self._speech = speech
@@ -43,12 +43,12 @@ class AudioMaker:
         """Return the context of a CUDA stream for the sound, so that it never delays a step."""
         return torch.cuda.stream(new_stream(self._device))
 
-    def prepare_sound(self) -> None:
+    def prepare_audio(self) -> None:
         """Make ready what makes the sound, in its thread; the process is started again if gone."""
         self.decoder.ready()
         self._capturers.check()
 
-    def sound_stream(self, plan: Plan, playback: Playback) -> AudioJob:
+    def audio_stream(self, plan: Plan, playback: Playback) -> AudioJob:
         """Return what makes the audio of a job."""
         return AudioJob(self._speech, plan, decoder=self.decoder, playback=playback)
 
@@ -63,7 +63,7 @@ class AudioMaker:
         """The most chunks of audio that are made together; see `app.engine.model.AudioPart`."""
         return self.decoder.chunks_at_once
 
-    def make_together(self, streams: Sequence[SoundStream]) -> Sequence[SoundStream]:
+    def make_together(self, streams: Sequence[AudioStream]) -> Sequence[AudioStream]:
         """Make the next chunks of some streams; see `app.engine.model.AudioPart`."""
         jobs: dict[Any, AudioJob] = {
             job.utterance: job

@@ -9,7 +9,7 @@ from app.engine.recordings import RecordingProcess
 from gpu.graphs import alone
 from gpu.streams import new_stream
 from models.checkpoints.sources import SpeechModel
-from models.placement import Residence
+from models.placement import WeightOffloader
 from models.voices.recording import Recording
 from models.voices.voice import PromptCodes, Voice
 
@@ -22,7 +22,11 @@ class AudioEncoder:
     """
 
     def __init__(
-        self, speech: SpeechModel, device: torch.device, residence: Residence, codec_sha256: str
+        self,
+        speech: SpeechModel,
+        device: torch.device,
+        residence: WeightOffloader,
+        codec_sha256: str,
     ) -> None:
         self._codec = speech.codec
         self._device = device

@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterable, Mapping
 from app.engine.backend.batch_factory import BatchFactory
 from app.engine.interface import Plan
 from app.engine.memory import Memory, fits
-from app.engine.sound.decoder import SoundDecoder
-from app.engine.sound.process import SoundProcess
-from models.placement import Residence
+from app.engine.nar.process import AudioProcess
+from app.engine.nar.stage import NarStage
+from models.placement import WeightOffloader
 from models.prefix_cache import PrefixCache
 
 
@@ -16,10 +16,10 @@ class ModelMemory:
 
     def __init__(
         self,
-        residence: Residence,
+        residence: WeightOffloader,
         prefixes: PrefixCache,
         ar: BatchFactory,
-        decoder: SoundDecoder | SoundProcess,
+        decoder: NarStage | AudioProcess,
         pool: Memory | None,
     ) -> None:
         self.residence = residence

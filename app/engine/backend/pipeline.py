@@ -1,7 +1,7 @@
 """The whole way of speech, in one thread: AR, NAR, codec.
 
-An engine does the same on threads of its own. One steps the batch, which draws the first code of
-each frame (AR). Another pushes what the batch has drawn into the streams of sound, which draw the
+An engine does the same on threads of its own. One steps the batch, which samples the first code of
+each frame (AR). Another pushes what the batch has sampled into the streams of sound, which sample the
 other codes (NAR) and decode them (codec). Here both take turns.
 """
 
@@ -13,7 +13,7 @@ from typing import Final
 
 from app.engine.backend.audio_maker import AudioMaker
 from app.engine.backend.batch_factory import BatchFactory
-from app.engine.interface import Batch, Level0Stream, Plan, SoundStream
+from app.engine.interface import ArStream, AudioStream, Batch, Plan
 from app.engine.job import AudioChunk, Progress, SpeechResult
 from app.engine.messages import ArMessage
 from app.engine.playback import Playback
@@ -31,18 +31,18 @@ def go_on(_: float) -> bool:
 
 
 class RunningSpeech:
-    """A job in a batch, what is drawn of it and not pushed yet, and what makes its sound."""
+    """A job in a batch, what is sampled of it and not pushed yet, and what makes its sound."""
 
-    def __init__(self, batch: Batch, plan: Plan, sound: SoundStream | None = None) -> None:
+    def __init__(self, batch: Batch, plan: Plan, sound: AudioStream | None = None) -> None:
         self.sound: Final = sound
-        """None: what is drawn stays in `drawn`."""
-        self.drawn: Final = deque[ArMessage]()
-        self.job: Final[Level0Stream] = batch.begin(plan, self.drawn.append)
+        """None: what is sampled stays in `sampled`."""
+        self.sampled: Final = deque[ArMessage]()
+        self.job: Final[ArStream] = batch.begin(plan, self.sampled.append)
 
     def chunks(self) -> Iterator[AudioChunk]:
-        """Yield the audio of what is drawn; raises the error with which the job ended."""
-        while self.sound is not None and self.drawn:
-            yield from self.sound.push(self.drawn.popleft())
+        """Yield the audio of what is sampled; raises the error with which the job ended."""
+        while self.sound is not None and self.sampled:
+            yield from self.sound.push(self.sampled.popleft())
         if self.job.error is not None:
             raise self.job.error
 
@@ -73,7 +73,7 @@ def speak(
     playback = Playback(monotonic() - plan.text_s)
     with (
         closing(ar.called_batch(plan.rows)) as batch,
-        closing(audio.sound_stream(plan, playback)) as sound,
+        closing(audio.audio_stream(plan, playback)) as sound,
     ):
         speech = RunningSpeech(batch, plan, sound)
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from app.engine.durations import check_audio_s, spoken_symbols, stretched
 from app.engine.durations import pauses_s as pauses_of
 from app.engine.errors import InvalidRequest
-from app.engine.job import USUAL_PHONEME_S, KeptTake, NarPlan, SpeechJob
+from app.engine.job import USUAL_PHONEME_S, NarPlan, Resume, SpeechJob
 from models.config import ModelConfig
 from models.text import Utterance
 from models.voices.voice import Voice
@@ -15,7 +15,7 @@ from samplers.knobs.features import heeds, is_guided
 from samplers.knobs.params import SamplingParams, hints, off_value
 
 
-def choose_level_0(
+def choose_ar(
     params: SamplingParams, moved: Collection[str], config: ModelConfig
 ) -> SamplingParams:
     """Return ``params`` with `level_0` either `ar`, token by token, or `masked`.
@@ -25,7 +25,7 @@ def choose_level_0(
     """
     method = params.level_0
     if method == "auto":
-        masked = config.masked_level_0 and all(_masked_heeds(one, params) for one in moved)
+        masked = config.masked_ar and all(_masked_heeds(one, params) for one in moved)
         method = "masked" if masked else "ar"
     guided = method == "masked" and is_guided(params, "masked")
     if guided and not config.has_null_condition:
@@ -43,7 +43,7 @@ def _masked_heeds(knob: str, params: SamplingParams) -> bool:
 
 
 def nar_plan(config: ModelConfig, params: SamplingParams) -> NarPlan:
-    """Return how much of an utterance the finer levels are drawn from at a time."""
+    """Return how much of an utterance the NAR levels are sampled from at a time."""
     if config.nar_mask != "full":
         return "chunks"
     return "windows" if params.nar_window_frames else "whole"
@@ -51,18 +51,18 @@ def nar_plan(config: ModelConfig, params: SamplingParams) -> NarPlan:
 
 def check_kept(
     job: SpeechJob,
-    kept: KeptTake,
+    kept: Resume,
     utterances: Sequence[Utterance],
     params: SamplingParams,
     config: ModelConfig,
 ) -> None:
     """Raise InvalidRequest if a take cannot be gone on from.
 
-    That is, if the text up to the cut differs, other levels are asked for, level 0 is not drawn
+    That is, if the text up to the cut differs, other levels are asked for, level 0 is not sampled
     token by token, or no room is left for new frames.
     """
     if job.more and not any(one.phonemes for one in utterances):
-        return  # nothing is drawn of it
+        return  # nothing is sampled of it
     first = len(job.before.utterances) if job.before else 0
     if params.level_0 != "ar":
         raise InvalidRequest(
@@ -114,12 +114,12 @@ def limited(
     pauses_s = pauses_of(utterances, pause_s, more=job.more)
     spoken_s = USUAL_PHONEME_S * spoken_symbols(utterances)
     before_s = job.before.audio_s + job.before.pause_owed_s if job.before else 0.0
-    drawn_s = job.before.sound_frames / frame_rate_hz if job.before else 0.0
+    sampled_s = job.before.sound_frames / frame_rate_hz if job.before else 0.0
     if job.max_duration_s is not None:
-        spoken_s = min(spoken_s, max(0.0, job.max_duration_s - drawn_s))
+        spoken_s = min(spoken_s, max(0.0, job.max_duration_s - sampled_s))
     if job.kept is not None:
         kept = sum(len(one.codes) / one.rate for one in job.kept.utterances)
         spoken_s = max(spoken_s, kept / frame_rate_hz)
     check_audio_s(before_s + spoken_s, pauses_s, job.speed, max_audio_s)
-    left_s = drawn_s + max_audio_s / stretched(1.0, job.speed) - before_s - pauses_s
+    left_s = sampled_s + max_audio_s / stretched(1.0, job.speed) - before_s - pauses_s
     return replace(job, max_duration_s=min(left_s, job.max_duration_s or left_s))

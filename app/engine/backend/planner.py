@@ -1,6 +1,6 @@
 """From a job to its plan: knobs resolved, voice found, text read; or the job refused.
 
-Which method draws a model's codes, and which knobs act, is decided before any work.
+Which method samples a model's codes, and which knobs act, is decided before any work.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -14,7 +14,7 @@ from app.engine.backend.limits import check_limit, check_limits, limits_of, sche
 from app.engine.backend.plan_checks import (
     check_kept,
     check_prompted,
-    choose_level_0,
+    choose_ar,
     limited,
     nar_plan,
 )
@@ -29,7 +29,7 @@ from app.storage.dictionary_files import DEFAULT, Dictionaries
 from app.storage.voice_store import VoiceStore
 from models.checkpoints.files import CheckpointError
 from models.checkpoints.sources import SpeechModel
-from models.placement import Residence
+from models.placement import WeightOffloader
 from models.text import FrontEnd, Prepared, TextError, Utterance
 from models.text.pronunciations import PronunciationError
 from models.text.published.tags import language_pattern
@@ -71,7 +71,7 @@ class Planner:
         settings: "Settings",
         catalog: Catalog,
         encoder: AudioEncoder,
-        residence: Residence,
+        residence: WeightOffloader,
         *,
         made_by: MadeBy,
         text_process: TextProcess | None = None,
@@ -117,7 +117,7 @@ class Planner:
         resolved = {}
         for name in (AUTO, *self._presets):
             params = resolve(SamplingParams(preset=name), self._config.preset, self._presets)
-            params = choose_level_0(params, (), self._config)
+            params = choose_ar(params, (), self._config)
             resolved[name] = params.model_copy(update={"seed": None})
         return resolved
 
@@ -156,7 +156,7 @@ class Planner:
             raise InvalidRequest(str(error), param=error.fields[0]) from error
         moved = self._moved(job.params, params)
         check_limits(params, self._limits)
-        params = choose_level_0(params, moved, config)
+        params = choose_ar(params, moved, config)
         check_prompted(params, voice)
         assert params.seed is not None
         aligned = job.timestamps != "none"

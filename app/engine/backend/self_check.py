@@ -8,18 +8,18 @@ from time import monotonic, perf_counter
 import numpy as np
 import torch
 
+from app.engine.ar.stage import ArStage
 from app.engine.backend.audio_maker import AudioMaker
 from app.engine.backend.batch_factory import BatchFactory
 from app.engine.backend.golden import compare, read_golden
 from app.engine.backend.pipeline import RunningSpeech, run, spoken
 from app.engine.backend.planner import Planner
-from app.engine.cost_model import Capacity
+from app.engine.cost_model import CostModel
 from app.engine.interface import Batch, GoldenResult, ModelInfo, Plan
 from app.engine.job import AudioChunk, SpeechJob, SpeechResult
-from app.engine.level_0.runner import JobBatch
+from app.engine.join.job import AudioJob
 from app.engine.messages import ArMessage
 from app.engine.playback import Playback
-from app.engine.sound.job import AudioJob
 from samplers.knobs.params import SamplingParams
 
 MEASURED_S = 1.0
@@ -29,7 +29,7 @@ _TEXTS = ("One, two, three.", "Hello.", "Good morning.")
 class _MeasuredSound:
     """A stream of sound whose pushes are counted as costs."""
 
-    def __init__(self, sound: AudioJob, playback: Playback, costs: Capacity) -> None:
+    def __init__(self, sound: AudioJob, playback: Playback, costs: CostModel) -> None:
         self._sound = sound
         self._playback = playback
         self._costs = costs
@@ -41,7 +41,7 @@ class _MeasuredSound:
         began_s = perf_counter()
         before_s = self._playback.audio_s
         chunks = list(self._sound.push(message))
-        self._costs.note_sound(perf_counter() - began_s, self._playback.audio_s - before_s)
+        self._costs.note_audio(perf_counter() - began_s, self._playback.audio_s - before_s)
         return iter(chunks)
 
 
@@ -62,7 +62,7 @@ class SelfCheck:
         self.info = info
         self._folder = folder  # of the model's files
 
-    def measure(self, costs: Capacity, slots: int) -> JobBatch:
+    def measure(self, costs: CostModel, slots: int) -> ArStage:
         """Speak for about a second and note what that costs; see `app.engine.model.CheckPart`.
 
         Both stages run in this thread by turns, so where they share a processor, as under a quota,
@@ -76,18 +76,18 @@ class SelfCheck:
             self._measure_once(batch, plan, costs)
         return batch
 
-    def _measure_once(self, batch: Batch, plan: Plan, costs: Capacity) -> None:
+    def _measure_once(self, batch: Batch, plan: Plan, costs: CostModel) -> None:
         rate_hz = self.info.frame_rate_hz
         playback = Playback(monotonic())
         frames = 0
 
         def note_step(step_s: float) -> bool:
             nonlocal frames
-            costs.note_level_0(step_s, max(0.0, (speech.job.frames - frames) / rate_hz))
+            costs.note_ar(step_s, max(0.0, (speech.job.frames - frames) / rate_hz))
             frames = speech.job.frames
             return True
 
-        stream = self._audio.sound_stream(plan, playback)
+        stream = self._audio.audio_stream(plan, playback)
         with closing(_MeasuredSound(stream, playback, costs)) as sound:
             began_s = perf_counter()
             speech = RunningSpeech(batch, plan, sound)
@@ -101,7 +101,7 @@ class SelfCheck:
     def check_deterministic(self) -> bool:
         """Return whether a job has the same codes alone and among others; warms the model up, too.
 
-        It has not where rounding depends on the number of rows. Nothing is recorded for it.
+        It has not where rounding depends on the number of rows. Nothing is captured for it.
         """
         # A GPU rounds otherwise for more than a few rows, which seldom changes a code: among three
         # it spoke a third of a second alike, and of whole requests one in ten.
@@ -117,7 +117,7 @@ class SelfCheck:
             speeches = [RunningSpeech(batch, plan) for plan in plans]
             for _ in run(batch, speeches):
                 pass  # without sound there is none
-        codes = torch.cat([told.codes for told in speeches[0].drawn if told.kind != "started"])
+        codes = torch.cat([told.codes for told in speeches[0].sampled if told.kind != "started"])
         return torch.equal(codes, torch.from_numpy(np.concatenate(alone)).long())
 
     def check_golden(self) -> GoldenResult | None:

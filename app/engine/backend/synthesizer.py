@@ -17,19 +17,19 @@ from app.engine.backend.model_memory import ModelMemory
 from app.engine.backend.pipeline import OnProgress, speak, spoken
 from app.engine.backend.planner import Catalog, Planner
 from app.engine.backend.self_check import SelfCheck
+from app.engine.child_process import ModelWorkers, audio_worker, text_worker
 from app.engine.interface import ModelInfo, Plan
 from app.engine.job import AudioChunk, SpeechJob, SpeechResult
 from app.engine.memory import memory_of, prefix_bytes
+from app.engine.nar.graph_runner import NarGraphRunner
+from app.engine.nar.process import AudioProcess
+from app.engine.nar.stage import NarStage
 from app.engine.reading import TextProcess
-from app.engine.sound.decoder import SoundDecoder
-from app.engine.sound.process import SoundProcess
-from app.engine.sound.recording import RecordedChunks
-from app.engine.worker import ModelWorkers, sound_worker, text_worker
 from gpu.graphs import LOW_PRIORITY
 from models.checkpoints.sources import SpeechModel
 from models.codecs.shipped_codes import codec_digest
 from models.codecs.silence import known_silence
-from models.placement import Residence
+from models.placement import WeightOffloader
 from models.prefix_cache import PrefixCache
 from models.stack.paged_cache import PagePool
 
@@ -63,17 +63,17 @@ class Synthesizer:
         catalog: Catalog | None = None,
         started: ModelWorkers | None = None,
     ) -> Self:
-        """Load a model, in the thread that will draw level 0.
+        """Load a model, in the thread that will sample level 0.
 
         Texts are read and sound is made in processes of their own, those that were ``started`` or
-        new ones, as far as settings and device allow it; `AudioMaker.prepare_sound` is then to be
+        new ones, as far as settings and device allow it; `AudioMaker.prepare_audio` is then to be
         called before the first job. With None they are not.
         """
         torch.set_num_threads(settings.threads)
         device = choose_device(settings.device)
         sound = text = None
         if started and settings.voice_process and device.type == "cpu":
-            sound = started.sound or sound_worker()
+            sound = started.sound or audio_worker()
         if started and settings.text_process:
             text = started.text or text_worker()  # it imports while this one loads
         load = partial(load_speech, settings, device)
@@ -89,7 +89,7 @@ class Synthesizer:
                 device,
                 settings,
                 catalog or Catalog(),
-                sound_process=SoundProcess(sound) if sound else None,
+                audio_process=AudioProcess(sound) if sound else None,
                 text_process=TextProcess(speech.model.config, text) if text else None,
             )
         except BaseException:
@@ -106,7 +106,7 @@ class Synthesizer:
         settings: "Settings",
         catalog: Catalog,
         *,
-        sound_process: SoundProcess | None = None,
+        audio_process: AudioProcess | None = None,
         text_process: TextProcess | None = None,
     ) -> Self:
         """Return the parts over loaded weights; without a process they work where they are called.
@@ -117,7 +117,7 @@ class Synthesizer:
         info = model_info(speech, device)
         codec_sha256 = codec_digest(speech.codec)
         modules = [model, speech.codec] + ([speech.vocos] if speech.vocos is not None else [])
-        residence = Residence(modules, device, torch.device("cpu"))
+        residence = WeightOffloader(modules, device, torch.device("cpu"))
         encoder = AudioEncoder(speech, device, residence, codec_sha256)
         planner = Planner(
             speech,
@@ -130,21 +130,21 @@ class Synthesizer:
         )
         capturers = Capturers(device)
         pool = memory_of(model, device, settings.kv_cache_dtype)
-        decoder: SoundDecoder | SoundProcess
+        decoder: NarStage | AudioProcess
         if pool is None:
             prefixes = PrefixCache(model)
-            decoder = sound_process or SoundDecoder(speech)
+            decoder = audio_process or NarStage(speech)
         else:
             prefixes = PrefixCache(
                 model,
                 max_bytes=prefix_bytes(model.config, pool.size)[0],
                 new_cache=lambda *size: pool.pool().new_cache(*size),
             )
-            decoder = SoundDecoder(speech, pool.pool, partial(record_chunks, capturers))
+            decoder = NarStage(speech, pool.pool, partial(record_chunks, capturers))
         silent = known_silence(speech.codec, speech.folder, codec_sha256)
         ar = BatchFactory(speech, planner.front_end, silent, prefixes, pool, residence)
-        if isinstance(decoder, SoundDecoder) and pool is not None:
-            # What is recorded of the sound went with the weights, too.
+        if isinstance(decoder, NarStage) and pool is not None:
+            # What is captured of the sound went with the weights, too.
             ar.capture_with(capturers, before_capture=decoder.allocate)
         audio = AudioMaker(speech, decoder, device, residence, capturers)
         memory = ModelMemory(residence, prefixes, ar, decoder, pool)
@@ -174,6 +174,6 @@ class Synthesizer:
             self.text_process.close()
 
 
-def record_chunks(capturers: Capturers, speech: SpeechModel, pool: PagePool) -> RecordedChunks:
-    """Return the chunks of sound, recorded."""
-    return RecordedChunks(speech, pool, capturers.renew("sound", priority=LOW_PRIORITY))
+def record_chunks(capturers: Capturers, speech: SpeechModel, pool: PagePool) -> NarGraphRunner:
+    """Return the chunks of sound, captured."""
+    return NarGraphRunner(speech, pool, capturers.renew("sound", priority=LOW_PRIORITY))

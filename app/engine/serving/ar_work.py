@@ -2,8 +2,8 @@
 
 from time import monotonic
 
-from app.engine.cost_model import SHORT_S, Cost
-from app.engine.interface import Level0Stream
+from app.engine.cost_model import SHORT_S, MovingCost
+from app.engine.interface import ArStream
 from app.engine.job import Progress
 
 SLOW_AFTER_S = 0.5
@@ -24,24 +24,24 @@ class ArWork:
     """
 
     def __init__(self) -> None:
-        self.stream: Level0Stream | None = None
+        self.stream: ArStream | None = None
         self.progress = Progress()
         self.alone = True
         self.admitted_s = 0.0
-        self.cost = Cost(SHORT_S)
+        self.cost = MovingCost(SHORT_S)
         self.slow = False
-        self._most_frames = 0  # drawn before
+        self._most_frames = 0  # sampled before
 
     def admit(self, *, alone: bool) -> None:
         """Note that its work begins."""
         self.alone = alone
         self.admitted_s = monotonic()
 
-    def count_step(self, work_s: float, frame_rate_hz: float, audio_cost: Cost) -> None:
+    def count_step(self, work_s: float, frame_rate_hz: float, audio_cost: MovingCost) -> None:
         """Note its share of the time of a step; ``audio_cost`` is what its audio costs beside."""
-        drawn = max(0, self.progress.frames - self._most_frames)
-        self._most_frames += drawn
-        self.cost.note(work_s, drawn / frame_rate_hz)
+        sampled = max(0, self.progress.frames - self._most_frames)
+        self._most_frames += sampled
+        self.cost.note(work_s, sampled / frame_rate_hz)
         each = self.cost.each + audio_cost.each
         if self.cost.work_s + audio_cost.work_s > SLOW_AFTER_S and each > 1.0:
             self.slow = True

@@ -1,12 +1,12 @@
-"""What the sound thread has of a job."""
+"""What the audio thread has of a job."""
 
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from time import monotonic
 
-from app.engine.cost_model import SHORT_S, Cost
-from app.engine.interface import FirstChunk, Plan, SoundStream
+from app.engine.cost_model import SHORT_S, MovingCost
+from app.engine.interface import AudioStream, FirstChunk, Plan
 from app.engine.job import AudioChunk, SpeechResult
 from app.engine.messages import ArMessage, JobFailed
 from app.engine.model import AudioPart
@@ -20,7 +20,7 @@ KNOWN_AFTER = 3
 class AudioProgress:
     """How far a job's audio is, for other threads."""
 
-    # The first chunks of its utterances; see `SoundStream.first_chunks`
+    # The first chunks of its utterances; see `AudioStream.first_chunks`
     first_chunks: tuple[FirstChunk, ...] = ()
     made: int = 0  # how many times audio was made
     first_s: float | None = None  # when the first was, by `time.monotonic`
@@ -32,7 +32,7 @@ class AudioProgress:
 
 
 class AudioWork:
-    """What a job's audio is made of, and what it costs. The sound thread alone writes it.
+    """What a job's audio is made of, and what it costs. The audio thread alone writes it.
 
     The AR thread adds to ``messages``, from which this one takes.
 
@@ -47,10 +47,10 @@ class AudioWork:
     def __init__(self, replayed: SpeechResult | None) -> None:
         self.messages: deque[ArMessage | JobFailed] = deque()
         self.progress = AudioProgress()
-        self.stream: SoundStream | None = None
+        self.stream: AudioStream | None = None
         self.replayed = replayed
         self.shared_s = 0.0
-        self.cost = Cost(SHORT_S)
+        self.cost = MovingCost(SHORT_S)
         self._chunks: deque[Iterator[AudioChunk]] = deque()  # the rest of each message taken
         self._ending = False  # whether an utterance ends with the message that was taken last
 
@@ -62,7 +62,7 @@ class AudioWork:
     def begin(self, maker: AudioPart, plan: Plan | None, playback: Playback) -> None:
         """Have what makes the audio, unless it is a replay's."""
         if self.stream is None and plan is not None:
-            self.stream = maker.sound_stream(plan, playback)
+            self.stream = maker.audio_stream(plan, playback)
             self.progress = AudioProgress(self.stream.first_chunks)
 
     def next_chunk(self, maker: AudioPart, playback: Playback) -> AudioChunk | None:

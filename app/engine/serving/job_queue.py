@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from app.engine.interface import Plan
 from app.engine.quota import share
-from app.engine.serving.running import RunningJob
+from app.engine.serving.running import JobHandle
 
 
 class JobQueue:
@@ -14,9 +14,9 @@ class JobQueue:
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._planning: deque[RunningJob] = deque()
-        self._waiting: list[RunningJob] = []
-        self._running: set[RunningJob] = set()
+        self._planning: deque[JobHandle] = deque()
+        self._waiting: list[JobHandle] = []
+        self._running: set[JobHandle] = set()
         self._closed = self._woken = False
         self._changed = threading.Condition()
         self.free_rows = 0  # rows of the batch that no job has; kept up to date by the scheduler
@@ -37,13 +37,13 @@ class JobQueue:
             return not (self._planning or self._waiting or self._running)
 
     @property
-    def running(self) -> frozenset[RunningJob]:
+    def running(self) -> frozenset[JobHandle]:
         """The jobs that were popped and are not done."""
         with self._changed:
             return frozenset(self._running)
 
     @property
-    def waiting(self) -> Sequence[RunningJob]:
+    def waiting(self) -> Sequence[JobHandle]:
         """The jobs that are planned and do not run yet, in order."""
         with self._changed:
             return tuple(self._waiting)
@@ -74,7 +74,7 @@ class JobQueue:
             jobs = (*self._planning, *self._waiting, *self._running)
             return any(job.client == client for job in jobs)
 
-    def admit(self, job: RunningJob) -> bool:
+    def admit(self, job: JobHandle) -> bool:
         """Add a job that is to be planned; return False if there is no place for its client."""
         with self._changed:
             own = sum(one.client == job.client for one in (*self._planning, *self._waiting))
@@ -84,7 +84,7 @@ class JobQueue:
                 self._planning.append(job)
             return admitted
 
-    def enqueue(self, job: RunningJob, plan: Plan | None = None) -> None:
+    def enqueue(self, job: JobHandle, plan: Plan | None = None) -> None:
         """Let a job wait for the workers; no-op if it was removed while it was planned."""
         with self._changed:
             if job in self._planning:
@@ -93,7 +93,7 @@ class JobQueue:
                 self._waiting.append(job)
                 self.wake()
 
-    def remove(self, job: RunningJob) -> bool:
+    def remove(self, job: JobHandle) -> bool:
         """Remove a job that does not run yet; return False if it is not here."""
         with self._changed:
             for jobs in (self._planning, self._waiting):
@@ -102,7 +102,7 @@ class JobQueue:
                     return True
             return False
 
-    def pop(self, choose: Callable[[Sequence[RunningJob]], RunningJob | None]) -> RunningJob | None:
+    def pop(self, choose: Callable[[Sequence[JobHandle]], JobHandle | None]) -> JobHandle | None:
         """Return the next job, which then runs; None if there is none.
 
         ``choose`` returns one of the waiting jobs, given in order, or None if none can run yet.
@@ -114,7 +114,7 @@ class JobQueue:
                 self._running.add(job)
             return job
 
-    def done(self, job: RunningJob) -> None:
+    def done(self, job: JobHandle) -> None:
         """Remove a job that ran."""
         with self._changed:
             self._running.discard(job)
@@ -133,7 +133,7 @@ class JobQueue:
             self._woken = True
             self._changed.notify_all()
 
-    def close(self) -> list[RunningJob]:
+    def close(self) -> list[JobHandle]:
         """Admit and pop no more; return the jobs that did not run yet."""
         with self._changed:
             left = [*self._planning, *self._waiting]

@@ -6,27 +6,25 @@ from collections import Counter
 from app.engine.errors import EngineNotReady, SpeechError
 from app.engine.job import FinishReason, SpeechResult
 from app.engine.serving.metrics import EngineMetrics
-from app.engine.serving.running import RunningJob
+from app.engine.serving.running import JobHandle
 
 log = logging.getLogger(__name__)
 
 
-class Outcomes:
+class JobLog:
     """Records how each job ended; of several calls for one job, the first counts. Any thread."""
 
     def __init__(self, metrics: EngineMetrics) -> None:
         self._metrics = metrics
         self.finished: Counter[FinishReason] = Counter()  # without replays
 
-    def refused(self, job: RunningJob, error: SpeechError) -> None:
+    def refused(self, job: JobHandle, error: SpeechError) -> None:
         """Record that a job was refused, and give its reader the error."""
         if job.close():
             log.info("job %s: refused (%s)", job.id, error.code)
             job.send(error)
 
-    def ended(
-        self, job: RunningJob, reason: FinishReason, error: SpeechError | None = None
-    ) -> None:
+    def ended(self, job: JobHandle, reason: FinishReason, error: SpeechError | None = None) -> None:
         """Record that a job ended without a result, and give its reader the error.
 
         There is none if the reader has left, or the engine stops.
@@ -38,7 +36,7 @@ class Outcomes:
         log.info("job %s: %s%s", job.id, reason, f" ({error.code})" if error else "")
         job.send(error or EngineNotReady("not ready: it is shutting down", retry_after_s=5))
 
-    def completed(self, job: RunningJob, result: SpeechResult) -> None:
+    def completed(self, job: JobHandle, result: SpeechResult) -> None:
         """Record the result of a job, before its reader gets the last chunk."""
         if not job.close():
             return

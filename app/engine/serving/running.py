@@ -2,7 +2,7 @@
 
 A job is first planned (its text is read), then it waits for the workers, then it runs. Each of the
 three who work on it writes a part of its own: its reader (`ChunkReader`), the AR thread (`ArWork`)
-and the sound thread (`AudioWork`).
+and the audio thread (`AudioWork`).
 """
 
 import asyncio
@@ -10,7 +10,7 @@ import threading
 from collections.abc import AsyncIterator, Callable
 from time import monotonic
 
-from app.engine.cost_model import Capacity
+from app.engine.cost_model import CostModel
 from app.engine.errors import DeadlineExceeded, SpeechError
 from app.engine.interface import Plan
 from app.engine.job import AudioChunk, FinishReason, Progress, SpeechResult
@@ -44,7 +44,7 @@ class SpeechStream(AsyncIterator[AudioChunk]):
         self.leave()
 
 
-class RunningJob(SpeechStream):
+class JobHandle(SpeechStream):
     """A job in the engine, from its submission to its end, for the workers and its reader.
 
     ``wake`` is called with the job when it was given up, or goes on after a pause. One that is
@@ -60,7 +60,7 @@ class RunningJob(SpeechStream):
         self,
         job_id: str,
         timeout_s: float,
-        wake: Callable[["RunningJob"], None],
+        wake: Callable[["JobHandle"], None],
         *,
         client: str = "",
         played: bool = True,
@@ -168,7 +168,7 @@ class RunningJob(SpeechStream):
 
     @property
     def has_work(self) -> bool:
-        """Whether the sound thread has something to do for it."""
+        """Whether the audio thread has something to do for it."""
         if self.abandoned is not None:
             return True
         return self.audio.is_waiting and not self.paused
@@ -198,18 +198,18 @@ class RunningJob(SpeechStream):
         self.playback.worked_s += work_s
         self.ar.count_step(work_s, frame_rate_hz, self.audio.cost)
 
-    def count_audio(self, capacity: Capacity, work_s: float, audio_s: float) -> None:
-        """Note what so many seconds of its audio cost; the sound thread does."""
+    def count_audio(self, capacity: CostModel, work_s: float, audio_s: float) -> None:
+        """Note what so many seconds of its audio cost; the audio thread does."""
         work_s = self.audio.count(work_s, audio_s)
         if self.usual:
-            capacity.note_sound(work_s, audio_s)
+            capacity.note_audio(work_s, audio_s)
         first_s = self.playback.first_s
         if not self._begun and first_s is not None:
             self._begun = True
             if self.ar.alone and self.usual:
                 capacity.note_start(max(0.0, first_s - self.ar.admitted_s))
 
-    def stream(self, capacity: Capacity) -> Stream:
+    def stream(self, capacity: CostModel) -> Stream:
         """Return its audio as admission counts it; what is held for its playback is ahead of it."""
         playback = self.playback
         progress = self.audio.progress

@@ -1,4 +1,4 @@
-"""Which jobs draw level 0 in the next step; jobs join and leave between two steps of the batch."""
+"""Which jobs sample level 0 in the next step; jobs join and leave between two steps of the batch."""
 
 import math
 from collections import Counter
@@ -6,18 +6,18 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 from time import monotonic, perf_counter
 
-from app.engine.cost_model import Capacity
+from app.engine.cost_model import CostModel
 from app.engine.errors import SpeechError
 from app.engine.interface import Batch, Plan
 from app.engine.messages import ArMessage, JobFailed
 from app.engine.quota import reserved, share
+from app.engine.serving.audio_worker import AudioWorker
 from app.engine.serving.job_queue import JobQueue
 from app.engine.serving.metrics import EngineMetrics
-from app.engine.serving.running import RunningJob
-from app.engine.serving.sound_worker import SoundWorker
+from app.engine.serving.running import JobHandle
 
 MAX_WAITING_S = 10.0
-"""Seconds of speech that may be drawn ahead of the sound worker; a job that has more is paused."""
+"""Seconds of speech that may be sampled ahead of the audio worker; a job that has more is paused."""
 
 LATE_S = 1.0
 AHEAD_S = 3.0
@@ -37,7 +37,7 @@ _REFUSED_S = 0.01  # while jobs are stepped, how long those that had to wait are
 Fits = Callable[[Plan, Iterable[Plan]], bool]
 
 
-class RowShares:
+class RowPolicy:
     """Chooses which of the waiting jobs gets rows of the batch next.
 
     Within a priority, the job comes first whose client has the fewest rows, and of those the
@@ -52,8 +52,8 @@ class RowShares:
         self._share = share(slots)
 
     def next(
-        self, waiting: Sequence[RunningJob], running: Collection[RunningJob]
-    ) -> RunningJob | None:
+        self, waiting: Sequence[JobHandle], running: Collection[JobHandle]
+    ) -> JobHandle | None:
         """Return the job of those waiting, the oldest first, that can begin now, or None."""
         rows_by_client = Counter[str]()
         small = 0
@@ -77,7 +77,7 @@ class RowShares:
             blocked = True
         return None
 
-    def _is_small(self, job: RunningJob) -> bool:
+    def _is_small(self, job: JobHandle) -> bool:
         """Return whether a job may have the reserved rows; without any, every job is small."""
         return not self._reserved or job.rows <= self._reserved
 
@@ -88,22 +88,22 @@ class Scheduler:
     def __init__(
         self,
         queue: JobQueue,
-        sound_worker: SoundWorker,
-        capacity: Capacity,
+        audio_worker: AudioWorker,
+        capacity: CostModel,
         metrics: EngineMetrics,
         *,
         slots: int,
     ) -> None:
         self.queue = queue
-        self._sound_worker = sound_worker
+        self._audio_worker = audio_worker
         self._metrics = metrics
         self._slots = slots
-        self._shares = RowShares(slots)
+        self._shares = RowPolicy(slots)
         self.capacity = capacity
         self._frame_rate_hz = math.inf
-        self._drawn: list[RunningJob] = []
-        # What a step has given, for the sound worker
-        self._given: list[tuple[RunningJob, ArMessage | JobFailed]] = []
+        self._sampled: list[JobHandle] = []
+        # What a step has given, for the audio worker
+        self._given: list[tuple[JobHandle, ArMessage | JobFailed]] = []
         self._owed_s = 0.0  # time of steps that those who give way have not had
         self._fits: Fits = lambda *_: True
         self.beat_s = monotonic()  # when the thread last showed a sign of life, by `time.monotonic`
@@ -115,7 +115,7 @@ class Scheduler:
         idle_after_s: float = math.inf,
         fits: Fits = lambda *_: True,
     ) -> None:
-        """Step until the queue is closed and no job draws any more, or until idle for so long.
+        """Step until the queue is closed and no job samples any more, or until idle for so long.
 
         ``fits`` says whether memory holds a plan along with those that run.
         """
@@ -124,17 +124,17 @@ class Scheduler:
         self._note_rows()
         busy_s = monotonic()
         look_s = 0.0
-        jobs = list[RunningJob]()
+        jobs = list[JobHandle]()
         promise_s = 0.0
-        while self._drawn or not self.queue.closed:
+        while self._sampled or not self.queue.closed:
             self.beat_s = monotonic()
-            if self._drawn or not self.queue.empty:
+            if self._sampled or not self.queue.empty:
                 busy_s = self.beat_s
             elif self.beat_s - busy_s > idle_after_s:
                 return
             self._remove_abandoned(batch)
             if self.beat_s >= promise_s:
-                self._sound_worker.promise()
+                self._audio_worker.promise()
                 promise_s = self.beat_s + _PROMISED_S
             if not jobs or self.beat_s >= look_s:
                 self._admit(batch)
@@ -143,7 +143,7 @@ class Scheduler:
             if jobs:
                 self._step(batch, jobs)
             else:
-                self.queue.wait(_PAUSE_S if self._drawn else min(_IDLE_S, idle_after_s))
+                self.queue.wait(_PAUSE_S if self._sampled else min(_IDLE_S, idle_after_s))
 
     def sleep(self) -> None:
         """Wait until a job is submitted, or the queue is closed."""
@@ -152,18 +152,18 @@ class Scheduler:
             self.queue.wait(_IDLE_S)
 
     def fail_all(self, error: SpeechError) -> None:
-        """End the jobs being drawn with an error: the thread crashed, and their batch is lost."""
-        for job in self._drawn:
-            self._sound_worker.put((job, JobFailed(error)))
-        self._drawn.clear()
+        """End the jobs being sampled with an error: the thread crashed, and their batch is lost."""
+        for job in self._sampled:
+            self._audio_worker.put((job, JobFailed(error)))
+        self._sampled.clear()
         self._given.clear()
         self._note_rows()
 
-    def _give(self, job: RunningJob, message: ArMessage | JobFailed) -> None:
+    def _give(self, job: JobHandle, message: ArMessage | JobFailed) -> None:
         self._given.append((job, message))
 
     def _note_rows(self) -> None:
-        used = sum(job.rows for job in self._drawn)
+        used = sum(job.rows for job in self._sampled)
         self.queue.free_rows = self._slots - used
         self._metrics.slots.labels("used").set(used)
         self._metrics.slots.labels("free").set(self._slots - used)
@@ -171,43 +171,43 @@ class Scheduler:
     def _admit(self, batch: Batch) -> None:
         """Admit every waiting job that `_next` allows."""
         while (job := self.queue.pop(self._next)) is not None:
-            self._sound_worker.begin(job)
+            self._audio_worker.begin(job)
             if job.plan is not None:
                 started_s = perf_counter()
                 job.ar.stream = batch.begin(job.plan, partial(self._give, job))
-                self._drawn.append(job)
+                self._sampled.append(job)
                 if job.usual:
                     self.capacity.note_admission(perf_counter() - started_s)
                 self._note_rows()
 
-    def _next(self, waiting: Sequence[RunningJob]) -> RunningJob | None:
+    def _next(self, waiting: Sequence[JobHandle]) -> JobHandle | None:
         """Return the job to admit next; None if all must wait."""
         replay = next((one for one in waiting if one.is_replay), None)
         if replay is not None:
             return replay
-        job = self._shares.next(waiting, self._drawn)
+        job = self._shares.next(waiting, self._sampled)
         if job is None or job.plan is None:
             return None
         running = [one.plan for one in self.queue.running if one.plan is not None]
         fits = self._fits(job.plan, running) and (
-            not job.playback.played or self._sound_worker.has_room_for(job)
+            not job.playback.played or self._audio_worker.has_room_for(job)
         )
         return job if fits else None
 
     def _remove_abandoned(self, batch: Batch) -> None:
-        for job in [one for one in self._drawn if one.abandoned is not None]:
+        for job in [one for one in self._sampled if one.abandoned is not None]:
             self._remove(batch, job)
-            self._sound_worker.wake()
+            self._audio_worker.wake()
 
-    def _choose(self) -> list[RunningJob]:
-        """Return the jobs to step, without those paused or too far ahead of the sound worker."""
-        lead_s: dict[RunningJob, float] = {}
-        for job in self._drawn:
+    def _choose(self) -> list[JobHandle]:
+        """Return the jobs to step, without those paused or too far ahead of the audio worker."""
+        lead_s: dict[JobHandle, float] = {}
+        for job in self._sampled:
             assert job.ar.stream is not None
-            drawn_s = job.ar.stream.ready_s
+            sampled_s = job.ar.stream.ready_s
             playback = job.playback
-            if not job.paused and drawn_s - playback.audio_s <= MAX_WAITING_S:
-                lead_s[job] = playback.lead_of(drawn_s)
+            if not job.paused and sampled_s - playback.audio_s <= MAX_WAITING_S:
+                lead_s[job] = playback.lead_of(sampled_s)
         late = [job for job, lead in lead_s.items() if lead < LATE_S]
         if not late:
             return list(lead_s)
@@ -217,14 +217,14 @@ class Scheduler:
         priority = min(job.priority for job in late)
         return [job for job, lead in lead_s.items() if lead < AHEAD_S and job.priority <= priority]
 
-    def _step(self, batch: Batch, jobs: Sequence[RunningJob]) -> None:
+    def _step(self, batch: Batch, jobs: Sequence[JobHandle]) -> None:
         started_s = perf_counter()
         streams = [job.ar.stream for job in jobs if job.ar.stream is not None]
         frames = sum(stream.frames for stream in streams)
         batch.step(streams)
-        drawn = sum(stream.frames for stream in streams) - frames
+        sampled = sum(stream.frames for stream in streams) - frames
         step_s = perf_counter() - started_s
-        self._note_step(jobs, step_s, max(0, drawn) / self._frame_rate_hz)
+        self._note_step(jobs, step_s, max(0, sampled) / self._frame_rate_hz)
         rows = sum(job.rows for job in jobs)
         tokens = 0
         for job, stream in zip(jobs, streams, strict=True):
@@ -236,27 +236,27 @@ class Scheduler:
                 self._give(job, JobFailed(stream.error))
             if stream.over:
                 self._remove(batch, job)
-        self._sound_worker.put(*self._given)
+        self._audio_worker.put(*self._given)
         self._given.clear()
         self._metrics.steps.inc()
         self._metrics.tokens.inc(tokens)
         self._metrics.stage_s.labels("ar").inc(step_s)
 
-    def _note_step(self, jobs: Sequence[RunningJob], step_s: float, drawn_s: float) -> None:
+    def _note_step(self, jobs: Sequence[JobHandle], step_s: float, sampled_s: float) -> None:
         """Note what a step cost, and what is owed to those that give way."""
         if all(job.usual for job in jobs):
-            self.capacity.note_level_0(step_s, drawn_s)
+            self.capacity.note_ar(step_s, sampled_s)
         if any(job.gives_way for job in jobs):
             owed_s = self._owed_s - step_s
-        elif any(job.gives_way and not job.paused for job in self._drawn):
+        elif any(job.gives_way and not job.paused for job in self._sampled):
             owed_s = self._owed_s + GIVEN * step_s
         else:
             owed_s = 0.0
         self._owed_s = min(_MOST_OWED_S, max(-_MOST_OWED_S, owed_s))
 
-    def _remove(self, batch: Batch, job: RunningJob) -> None:
+    def _remove(self, batch: Batch, job: JobHandle) -> None:
         assert job.ar.stream is not None
-        self._drawn.remove(job)
+        self._sampled.remove(job)
         batch.end(job.ar.stream)
         job.ar.stream = None
         self._note_rows()

@@ -3,17 +3,17 @@
 from concurrent.futures import Future
 from functools import partial
 
-from app.engine.cost_model import Capacity
+from app.engine.cost_model import CostModel
 from app.engine.durations import pauses_s, spoken_symbols
 from app.engine.errors import InvalidRequest, broken
 from app.engine.interface import Plan, Reading
 from app.engine.job import SpeechJob
 from app.engine.model import TextPart
 from app.engine.quota import share
+from app.engine.serving.fair_queue import OnPiece, TurnThread
 from app.engine.serving.job_queue import JobQueue
-from app.engine.serving.outcomes import Outcomes
-from app.engine.serving.running import RunningJob
-from app.engine.serving.turns import OnPiece, TurnThread
+from app.engine.serving.outcomes import JobLog
+from app.engine.serving.running import JobHandle
 from samplers.knobs.features import knob_at_fault
 
 TEXT_CHARS = 64
@@ -30,7 +30,7 @@ class TextWorker:
     """
 
     def __init__(
-        self, queue: JobQueue, outcomes: Outcomes, capacity: Capacity, *, slots: int
+        self, queue: JobQueue, outcomes: JobLog, capacity: CostModel, *, slots: int
     ) -> None:
         self._queue = queue
         self._outcomes = outcomes
@@ -45,7 +45,7 @@ class TextWorker:
         """Seconds for which the present piece of a text has been read; 0 if there is none."""
         return self._thread.silent_s
 
-    def read(self, planner: TextPart, job: RunningJob, asked: SpeechJob) -> None:
+    def read(self, planner: TextPart, job: JobHandle, asked: SpeechJob) -> None:
         """Submit a job to be planned and queued, or refused."""
         length = TEXT_CHARS + len(asked.text)
         self._thread.submit(asked.client, length, partial(self._plan, planner, job, asked))
@@ -59,9 +59,7 @@ class TextWorker:
         """Plan no more jobs."""
         self._thread.close()
 
-    def _plan(
-        self, planner: TextPart, job: RunningJob, asked: SpeechJob, on_piece: OnPiece
-    ) -> None:
+    def _plan(self, planner: TextPart, job: JobHandle, asked: SpeechJob, on_piece: OnPiece) -> None:
         """Plan a job and queue it, or refuse it."""
         if job.abandoned is not None:
             return

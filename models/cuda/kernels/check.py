@@ -15,7 +15,7 @@ from models.cuda.kernels.operators import NAMES, Kernels
 from models.cuda.kernels.reference import floats, halves, in_8_bits
 from models.cuda.kernels.sharing import PAGE, PROGRAMS
 from samplers.ar.plain import plain_row
-from samplers.ar.state import Host
+from samplers.ar.state import HostColumn
 from samplers.knobs.params import SamplingParams
 
 log = logging.getLogger(__name__)
@@ -169,24 +169,24 @@ def inputs_of(
             for rows in (pool, in_8_bits(pool)):
                 yield queries, *rows, seen, each_once(sequences, held)
 
-    def draw() -> Iterator[Given]:
+    def sample() -> Iterator[Given]:
         size = config.codes + 1
-        numbers = whole(_ROWS, _ROWS, len(Host))
-        numbers[:, Host.LIMIT] = 99
-        numbers[:, Host.KEY] = whole(2**62, _ROWS)
-        numbers[:, Host.ACTIVE] = 1
+        numbers = whole(_ROWS, _ROWS, len(HostColumn))
+        numbers[:, HostColumn.LIMIT] = 99
+        numbers[:, HostColumn.KEY] = whole(2**62, _ROWS)
+        numbers[:, HostColumn.ACTIVE] = 1
         codes = whole(config.codes, _ROWS, 100)
         lengths = torch.tensor((95, 0, 30)).to(device)
         logits, avoid = (normal(_ROWS, size, dtype=torch.float32) for _ in range(2))
         changed = codes, lengths, whole(3, _ROWS) == 0
         results = torch.zeros(_ROWS, 3, dtype=torch.float64, device=device)
         for knobs, partners in ((_GUIDED, (1, 2, 0)), (_PENALISED, (0, 1, 2))):
-            numbers[:, Host.PARTNER] = torch.tensor(partners)
+            numbers[:, HostColumn.PARTNER] = torch.tensor(partners)
             records = [plain_row(SamplingParams.model_validate(one), size) for one in knobs]
             plain = torch.stack(records).to(device)
             yield 3 * logits, numbers, avoid, plain, *changed, results, config.stop_token
 
-    own = (norm, project, add_product, store, attend, draw)
+    own = (norm, project, add_product, store, attend, sample)
     return {one.__name__: one for one in own}
 
 

@@ -1,6 +1,6 @@
 """Each kernel as one operator of torch: its reference on a CPU, Triton's on a GPU.
 
-So a recording holds one operator for it, on either, and Triton is imported when one first runs on a
+So a graph holds one operator for it, on either, and Triton is imported when one first runs on a
 GPU. Which of them run, and which operators of torch do instead, say `Kernels`.
 """
 
@@ -17,7 +17,7 @@ from samplers.ar import plain
 
 MODULES: Final = {
     "norm": "layers", "project": "layers", "add_product": "layers", "store": "layers",
-    "attend": "attention", "draw": "plain",
+    "attend": "attention", "sample": "plain",
 }  # fmt: skip
 """The module of each kernel, which imports Triton."""
 
@@ -62,12 +62,12 @@ store = _operator(
     ("keys", "values"),
 )
 attend = _operator("attend", lambda queries, *_: torch.empty_like(queries).flatten(1))
-draw = _operator("draw", lambda *_: None, ("codes", "lengths", "stopped", "results"))
+sample = _operator("sample", lambda *_: None, ("codes", "lengths", "stopped", "results"))
 
 
 @dataclass(frozen=True)
 class Kernels:
-    """The kernels that a recorded function is made of."""
+    """The kernels that a captured function is made of."""
 
     # Of `NAMES`, those that run as one kernel; the others are operators of torch
     fused: frozenset[str] = frozenset(NAMES)

@@ -1,4 +1,4 @@
-"""The draw of plain rows in one kernel. Imports Triton.
+"""The sample of plain rows in one kernel. Imports Triton.
 
 The filters need no sorted logits: each keeps what reaches a floor, and a floor is found by dividing
 the range of float32 numbers by four, 16 times; they are ordered as the integers of their bits are.
@@ -13,15 +13,19 @@ from torch import Tensor
 
 from gpu.launch import await_others, launch
 from samplers.ar.plain import WINDOW, PlainTable
-from samplers.ar.state import Host
+from samplers.ar.state import HostColumn
 from samplers.ops import penalties
-from samplers.ops.draw import HASH
+from samplers.ops.sample import HASH
 from samplers.ops.temperature import COLDEST, LARGEST
 
-ACTIVE, LIMIT, AVOID = (tl.constexpr(int(one)) for one in (Host.ACTIVE, Host.LIMIT, Host.AVOID))
-KEY, ATTEMPT, PARTNER = (tl.constexpr(int(one)) for one in (Host.KEY, Host.ATTEMPT, Host.PARTNER))
-PROMPTED = tl.constexpr(int(Host.PROMPTED))
-NUMBERS = tl.constexpr(len(Host))
+ACTIVE, LIMIT, AVOID = (
+    tl.constexpr(int(one)) for one in (HostColumn.ACTIVE, HostColumn.LIMIT, HostColumn.AVOID)
+)
+KEY, ATTEMPT, PARTNER = (
+    tl.constexpr(int(one)) for one in (HostColumn.KEY, HostColumn.ATTEMPT, HostColumn.PARTNER)
+)
+PROMPTED = tl.constexpr(int(HostColumn.PROMPTED))
+NUMBERS = tl.constexpr(len(HostColumn))
 
 TEMPERATURE, TOP_K, TOP_P, MIN_P, KEEP, STRENGTH, RESCALE, LEAST, SPAN = (
     tl.constexpr(column) for column in range(9)
@@ -53,7 +57,7 @@ _WARPS = 8
 
 @triton.jit
 def _mix(words):
-    """Finish the hash of int64 words; see `samplers.ops.draw`."""
+    """Finish the hash of int64 words; see `samplers.ops.sample`."""
     words = (words ^ ((words >> 30) & ((1 << 34) - 1))) * FIRST
     words = (words ^ ((words >> 27) & ((1 << 37) - 1))) * SECOND
     return words ^ ((words >> 31) & ((1 << 33) - 1))
@@ -61,7 +65,7 @@ def _mix(words):
 
 @triton.jit
 def uniform(key, length, attempt, ids):
-    """Return the noise of a code's draw for each id, as `samplers.ops.draw.uniform`."""
+    """Return the noise of a code's sample for each id, as `samplers.ops.sample.uniform`."""
     words = _mix(key + length * BY_STEP + attempt * BY_ATTEMPT)
     bits = _mix(words + (ids.to(tl.int64) + 1) * GOLDEN)
     fraction = ((bits >> 24) & ((1 << 40) - 1)).to(tl.float32)
@@ -183,12 +187,12 @@ def _penalised(
 
 
 @triton.jit
-def draw_kernel(
+def sample_kernel(
     logits, numbers, avoid, codes, lengths, stopped, results, knobs, nats, bias, sums,
     codes_stride, knobs_stride, nats_stride, bias_stride,
     STOP: tl.constexpr, SIZE: tl.constexpr, BLOCK: tl.constexpr, EARLY: tl.constexpr,
 ):  # fmt: skip
-    """Draw the code of one row a program, and append it."""
+    """Sample the code of one row a program, and append it."""
     await_others(EARLY)
     row = tl.program_id(0).to(tl.int64)
     ids = tl.arange(0, BLOCK)
@@ -198,7 +202,7 @@ def draw_kernel(
     length = tl.load(lengths + row)
     knob = knobs + row * knobs_stride
 
-    # Guidance, and what an attempt before this one must not draw again.
+    # Guidance, and what an attempt before this one must not sample again.
     given = tl.load(logits + row * SIZE + ids, inside, float("-inf"))
     null = tl.load(logits + partner * SIZE + ids, inside, float("-inf"))
     broken = tl.max((inside & ((given != given) | (null != null))).to(tl.int32), 0)
@@ -245,7 +249,7 @@ def draw_kernel(
             floor = tl.minimum(floor, _top_k_floor(x, inside, keep))
         x = tl.where(x < floor, float("-inf"), x)
 
-    # The draw: a race of exponentials. ln(1 - u) is exact to a few bits for the least u, too.
+    # The sample: a race of exponentials. ln(1 - u) is exact to a few bits for the least u, too.
     noise = uniform(tl.load(own + KEY), length, tl.load(own + ATTEMPT), ids)
     rest = 1.0 - noise
     exact = tl.where(rest == 1.0, 1.0, rest - 1.0)
@@ -270,21 +274,21 @@ def draw_kernel(
     highest = tl.where(highest == float("-inf"), 0.0, highest)
     total = tl.sum(tl.exp(clean - highest), 0)
     log_prob = _at(clean, ids, code) - highest - tl.log(tl.where(total > 0, total, 1.0))
-    # A code that cannot be drawn has the least number; where none can, -infinity.
+    # A code that cannot be sampled has the least number; where none can, -infinity.
     log_prob = tl.where(total > 0, tl.maximum(log_prob, LOWEST), float("-inf"))
     tl.store(results + row * 3, code.to(tl.float64))
     tl.store(results + row * 3 + 1, log_prob.to(tl.float64))
     tl.store(results + row * 3 + 2, broken.to(tl.float64))
 
 
-def draw(logits: Tensor, numbers: Tensor, avoid: Tensor, knobs: Tensor, *state: Any) -> None:
-    """As `samplers.ar.plain.draw`."""
+def sample(logits: Tensor, numbers: Tensor, avoid: Tensor, knobs: Tensor, *state: Any) -> None:
+    """As `samplers.ar.plain.sample`."""
     *changed, stop_token = state
     (rows, size) = logits.shape
     codes = changed[0]
     table = PlainTable.of(knobs, size)
     launch(
-        draw_kernel, (rows,), logits.contiguous(), numbers, avoid, *changed, *table,
+        sample_kernel, (rows,), logits.contiguous(), numbers, avoid, *changed, *table,
         codes.new_empty(rows, size), codes.stride(0), *(one.stride(0) for one in table),
         stop_token, size, triton.next_power_of_2(size), warps=_WARPS,
     )  # fmt: skip

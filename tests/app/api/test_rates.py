@@ -6,7 +6,7 @@ import httpx
 import numpy as np
 import pytest
 
-from app.engine.sound.joining.joiner import EDGE_SILENCE_S, SILENCE_DBFS
+from app.engine.join.joiner import EDGE_SILENCE_S, SILENCE_DBFS
 from tests.app.tools.answers import asked
 
 pytestmark = pytest.mark.weights

@@ -41,12 +41,12 @@ Speak = Callable[[Knobs], Spoken]
 JSON = {"content-type": "application/json"}
 STOP = MODEL.stop_token
 BASE = {"input": "Hi.", "seed": 1, "max_duration_s": 0.32, "nar_levels": 0}
-FINER = {"nar_levels": 2}
-DRAWN = FINER | {"nar_temperature": 1.0}
+NAR = {"nar_levels": 2}
+SAMPLED = NAR | {"nar_temperature": 1.0}
 # Goes to a model that attends to one symbol at a time.
 LOOKING = {"backtrack_repeat_frames": 0, "input": "Hello there, water."}
-# Goes to a model whose finer levels see all frames; others have no windows.
-WINDOWED = FINER | {"nar_window_frames": 4}
+# Goes to a model whose NAR levels see all frames; others have no windows.
+WINDOWED = NAR | {"nar_window_frames": 4}
 AGAIN_AND_AGAIN = {"logit_bias": {"5": 9.0}}
 ENDING = {"logit_bias": {str(STOP): 6.0}}
 SHORT = {"logit_bias": {str(STOP): 50.0}, "min_frames": 3}
@@ -62,7 +62,7 @@ DYNAMIC = {"min_temperature": 0.05, "temperature": 1.5, "dynatemp_center": 0.05}
 MASKED = {"level_0": "masked", "nar_len_frames": 12, "nar_len_steps": 6}
 # The toy tells a length of no frames for this text, of billions for others.
 TOLD = {"level_0": "masked", "input": "Water."}
-MASKED_DRAWN = MASKED | {"nar_len_temperature": 1.0}
+MASKED_SAMPLED = MASKED | {"nar_len_temperature": 1.0}
 # The state of entropix that every code is in.
 ADAPTIVE = {"entropix": True, "entropix_low_varentropy": 0.0, "entropix_high_varentropy": 99.0}
 LELV = {"entropix": True, "entropix_low_entropy": 99.0, "entropix_low_varentropy": 99.0}
@@ -185,16 +185,16 @@ ROWS: dict[str, tuple[Any, Knobs]] = {
         100.0,
         TAKES | {"logit_bias": {str(STOP): 4.0}, "rank_alignment_weight": 0.0},
     ),
-    "nar_levels": (1, FINER),
-    "nar_decision": ("mean", FINER),
-    "nar_temperature": (1.0, FINER),
-    "nar_level_temperatures": ([1.0], FINER),
-    "nar_top_k": (2, DRAWN),
-    "nar_top_p": (0.1, DRAWN),
-    "nar_min_p": (0.7, DRAWN),
-    "nar_cfg_strength": (3.0, FINER),
+    "nar_levels": (1, NAR),
+    "nar_decision": ("mean", NAR),
+    "nar_temperature": (1.0, NAR),
+    "nar_level_temperatures": ([1.0], NAR),
+    "nar_top_k": (2, SAMPLED),
+    "nar_top_p": (0.1, SAMPLED),
+    "nar_min_p": (0.7, SAMPLED),
+    "nar_cfg_strength": (3.0, NAR),
     # A greedy draw does not see the spread.
-    "nar_cfg_rescale": (0.0, DRAWN | {"nar_cfg_strength": 3.0}),
+    "nar_cfg_rescale": (0.0, SAMPLED | {"nar_cfg_strength": 3.0}),
     "nar_window_frames": (4, WINDOWED | {"nar_window_frames": 0}),
     "nar_left_context_frames": (1, WINDOWED),
     "nar_lookahead_frames": (9, WINDOWED),
@@ -207,13 +207,13 @@ ROWS: dict[str, tuple[Any, Knobs]] = {
     "nar_len_min_frames": (9, TOLD),
     "nar_len_stretch": (0.1, TOLD),
     "nar_len_cfg_strength": (1.0, MASKED),
-    "nar_len_cfg_rescale": (0.0, MASKED_DRAWN),
+    "nar_len_cfg_rescale": (0.0, MASKED_SAMPLED),
     "nar_len_temperature": (1.0, MASKED),
-    "nar_len_top_k": (1, MASKED_DRAWN),
-    "nar_len_top_p": (0.1, MASKED_DRAWN),
-    "nar_len_min_p": (0.7, MASKED_DRAWN),
-    "nar_len_score": ("likeliest", MASKED_DRAWN),
-    "nar_len_masked_only": (False, MASKED_DRAWN),
+    "nar_len_top_k": (1, MASKED_SAMPLED),
+    "nar_len_top_p": (0.1, MASKED_SAMPLED),
+    "nar_len_min_p": (0.7, MASKED_SAMPLED),
+    "nar_len_score": ("likeliest", MASKED_SAMPLED),
+    "nar_len_masked_only": (False, MASKED_SAMPLED),
     "nar_len_remask": (True, MASKED | {"nar_len_frames": 24}),
     "entropix": (True, {}),
     "entropix_action": ("resample", HELV),
@@ -278,7 +278,7 @@ REFUSED: Knobs = {
 def speak(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Speak]:
     """Ask models that can do everything; equal requests are sent once."""
     head = AlignmentHead(layer=0, head=0)
-    able = MODEL.model_copy(update={"masked_level_0": True, "alignment": head})
+    able = MODEL.model_copy(update={"masked_ar": True, "alignment": head})
     full = able.model_copy(update={"nar_mask": "full"})
     folder = tmp_path_factory.mktemp("able")
     looking = make(folder / "looking", config=able)

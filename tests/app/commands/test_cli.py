@@ -236,8 +236,8 @@ def test_a_full_disk_is_a_line(command, monkeypatch, capsys):
     def full(self) -> None:
         raise OSError(ENOSPC, os.strerror(ENOSPC), "/mnt/a")
 
-    monkeypatch.setattr("tools.batch.BatchCommand.cli_cmd", full)
-    monkeypatch.setattr("tools.voices.VoicesCommand.cli_cmd", full)
+    monkeypatch.setattr("app.commands.batch.BatchCommand.cli_cmd", full)
+    monkeypatch.setattr("app.commands.voices.VoicesCommand.cli_cmd", full)
     words = ["a", "b"] if command == "batch" else ["list"]
     assert main([command, *words]) == 1
     assert (

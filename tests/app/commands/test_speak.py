@@ -300,7 +300,7 @@ def test_sigterm_is_as_ctrl_c_with_a_status_of_its_own(tmp_path: Path, book: Pat
     assert process.returncode == 143
     assert f"kept in {folder}; run the same command again" in log
     assert "Traceback" not in log
-    assert "speech-sound" not in log
+    assert "speech-audio" not in log
 
 
 def test_where_stderr_is_no_terminal_the_progress_is_lines(

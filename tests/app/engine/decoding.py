@@ -6,12 +6,12 @@ from dataclasses import dataclass
 import numpy as np
 from torch import Tensor
 
-from app.engine.job import FinishReason, SpokenUtterance, TraceColumns
-from app.engine.level_0.hypothesis_group import Drawn
-from app.engine.level_0.masked import MaskedUtterance
-from app.engine.level_0.runner import ArRunner
-from app.engine.sound.levels import Levels
-from app.engine.utterance import UtteranceInput
+from app.engine.ar.masked import MaskedUtterance
+from app.engine.ar.sequence_group import SequenceOrGroup
+from app.engine.ar.stage import ArBatch
+from app.engine.job import FinishReason, TraceColumns, UtteranceResult
+from app.engine.nar.state import NarState
+from app.engine.utterance import UtteranceSpec
 from models.prefix_cache import PrefixCache
 from models.valle import Valle
 
@@ -25,25 +25,25 @@ class Decoded:
     trace: TraceColumns | None = None
 
 
-def spoken(codes: Tensor) -> SpokenUtterance:
+def spoken(codes: Tensor) -> UtteranceResult:
     """Return the result of an utterance of codes ``[T, K]``."""
-    return SpokenUtterance(codes.numpy().astype(np.int16), "stop")
+    return UtteranceResult(codes.numpy().astype(np.int16), "stop")
 
 
-def decode_utterance(model: Valle, codebooks: Tensor, inputs: UtteranceInput) -> Decoded:
-    drawn: Drawn | MaskedUtterance
+def decode_utterance(model: Valle, codebooks: Tensor, inputs: UtteranceSpec) -> Decoded:
+    sampled: SequenceOrGroup | MaskedUtterance
     prefixes = PrefixCache(model)
     if inputs.params.level_0 == "masked":
-        drawn = masked = MaskedUtterance(model, inputs)
+        sampled = masked = MaskedUtterance(model, inputs)
         step: Callable[[], object] = masked.step
     else:
-        runner = ArRunner.alone(model, prefixes, inputs)
-        drawn, step = runner.admit(inputs), runner.step
-    while drawn.finish_reason is None:
+        runner = ArBatch.alone(model, prefixes, inputs)
+        sampled, step = runner.admit(inputs), runner.step
+    while sampled.finish_reason is None:
         step()
-        if drawn.error is not None:
-            raise drawn.error
-    finer = Levels(model, codebooks, inputs, prefixes)
-    for window in finer.cut(drawn.level_0(), ended=True):
-        finer.draw(window)
-    return Decoded(finer.codes, drawn.finish_reason, drawn.trace)
+        if sampled.error is not None:
+            raise sampled.error
+    finer = NarState(model, codebooks, inputs, prefixes)
+    for window in finer.cut(sampled.ar(), ended=True):
+        finer.sample(window)
+    return Decoded(finer.codes, sampled.finish_reason, sampled.trace)

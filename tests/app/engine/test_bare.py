@@ -38,10 +38,10 @@ for module in MODULES:
 """
 OWN = ("app", "gpu", "models", "samplers", "benchmarks")
 MODULES = (
-    "app.engine.engine", "app.engine.backend.synthesizer", "app.engine.level_0.paged_batch",
-    "app.engine.sound.recording", "models.cuda.kernels.check", "benchmarks.card.kernels",
-    "benchmarks.card.level_0", "benchmarks.card.profile", "benchmarks.card.step_cost",
-    "benchmarks.card.ticket",
+    "app.engine.engine", "app.engine.backend.synthesizer", "app.engine.ar.graph_runner",
+    "app.engine.nar.graph_runner", "models.cuda.kernels.check", "lab.benchmarks.card.kernels",
+    "lab.benchmarks.card.ar", "lab.benchmarks.card.profile", "lab.benchmarks.card.step_cost",
+    "lab.benchmarks.card.ticket",
 )  # fmt: skip
 
 

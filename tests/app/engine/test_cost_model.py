@@ -5,7 +5,7 @@ import math
 import pytest
 
 from app.engine import cost_model as module
-from app.engine.cost_model import LONG_S, PEAK_S, RESTED_S, SHARE, USUAL_S, Capacity
+from app.engine.cost_model import LONG_S, PEAK_S, RESTED_S, SHARE, USUAL_S, CostModel
 
 
 @pytest.fixture(autouse=True)
@@ -15,10 +15,10 @@ def clock(monkeypatch):
     return now
 
 
-def after(*voiced: tuple[float, float]) -> Capacity:
-    capacity = Capacity()
+def after(*voiced: tuple[float, float]) -> CostModel:
+    capacity = CostModel()
     for work_s, sound_s in voiced:
-        capacity.note_sound(work_s, sound_s)
+        capacity.note_audio(work_s, sound_s)
     return capacity
 
 
@@ -40,31 +40,31 @@ def test_a_machine_that_is_slower_than_one_stream_serves_none_without_a_gap() ->
 
 def test_the_costs_of_the_two_workers_add_up() -> None:
     capacity = after((0.1, 1.0))
-    capacity.note_level_0(0.1, 1.0)
+    capacity.note_ar(0.1, 1.0)
     assert capacity.speed == pytest.approx(5 * SHARE)
 
 
 def test_a_machine_that_became_slower_is_noticed_within_seconds_of_sound() -> None:
     capacity = after(*[(0.1, 1.0)] * 100)
     for _ in range(10):
-        capacity.note_sound(0.4, 1.0)
+        capacity.note_audio(0.4, 1.0)
     assert capacity.speed == pytest.approx(2.5 * SHARE, rel=0.35)
 
 
 def test_a_machine_that_became_quicker_is_trusted_after_a_while() -> None:
     capacity = after(*[(0.4, 1.0)] * 100)
     for _ in range(10):
-        capacity.note_sound(0.1, 1.0)
+        capacity.note_audio(0.1, 1.0)
     assert capacity.speed < 4 * SHARE
     for _ in range(round(4 * LONG_S)):
-        capacity.note_sound(0.1, 1.0)
+        capacity.note_audio(0.1, 1.0)
     assert capacity.speed == pytest.approx(10 * SHARE, rel=0.1)
 
 
 def test_the_wait_for_a_first_audio_is_the_longest_start_of_late_and_the_ends_of_those_before() -> (
     None
 ):
-    capacity = Capacity()
+    capacity = CostModel()
     assert capacity.first_audio_s(9) == 0.0
     for start_s in (0.1, 60.0):  # one that a debugger stopped does not count for as long
         capacity.note_start(start_s)
@@ -72,24 +72,24 @@ def test_the_wait_for_a_first_audio_is_the_longest_start_of_late_and_the_ends_of
     for _ in range(600):
         capacity.note_start(0.1)
     assert capacity.first_audio_s(9) == pytest.approx(0.1)
-    capacity.note_sound(SHARE / 2.5, 1.0)
+    capacity.note_audio(SHARE / 2.5, 1.0)
     assert capacity.streams == 2
     waits_s = [capacity.first_audio_s(jobs) for jobs in (1, 2, 3, 4)]
     assert waits_s == pytest.approx([0.1, 0.1, 0.1 + USUAL_S / 2, 0.1 + USUAL_S])
 
 
-def stepping(step_s: float, steps: int = 300, capacity: Capacity | None = None) -> Capacity:
-    capacity = capacity or Capacity()
+def stepping(step_s: float, steps: int = 300, capacity: CostModel | None = None) -> CostModel:
+    capacity = capacity or CostModel()
     for _ in range(steps):
-        capacity.note_level_0(step_s, 0.01)
+        capacity.note_ar(step_s, 0.01)
     return capacity
 
 
 def test_a_chunk_takes_its_steps_and_its_own_work() -> None:
-    assert Capacity().chunk_s(30) == 0.0
+    assert CostModel().chunk_s(30) == 0.0
     capacity = stepping(0.001)
     assert capacity.chunk_s(30) == pytest.approx(0.03 / SHARE)
-    capacity.note_sound(0.05, 1.0)
+    capacity.note_audio(0.05, 1.0)
     assert capacity.chunk_s(30) == pytest.approx(0.03 / SHARE + 0.05)
     assert capacity.chunk_s(60) == pytest.approx(0.06 / SHARE + 0.05)
 
@@ -104,10 +104,10 @@ def test_steps_that_became_slower_are_noticed_within_some_hundreds_and_quicker_o
 
 
 def test_under_a_quota_a_stream_waits_longer_for_its_next_audio_and_for_those_who_begin() -> None:
-    free, held = Capacity(), Capacity(throttle_s=0.05)
+    free, held = CostModel(), CostModel(throttle_s=0.05)
     for capacity in (free, held):
         stepping(0.002, capacity=capacity)
-        capacity.note_sound(0.1, 1.0)
+        capacity.note_audio(0.1, 1.0)
         capacity.note_admission(0.02)
         capacity.note_start(0.04)
     assert held.chunk_s(30) == pytest.approx(free.chunk_s(30) + 0.05)
@@ -124,7 +124,7 @@ def test_chunks_that_are_made_at_once_delay_a_stream_once() -> None:
 
 
 def test_the_length_of_speech_follows_what_was_spoken() -> None:
-    capacity = Capacity()
+    capacity = CostModel()
     for _ in range(60):
         capacity.note_spoken(20, 4.0)
     assert capacity.speech_s(10) == pytest.approx(2.0, rel=0.01)
@@ -135,34 +135,34 @@ def test_the_longest_work_counts_until_it_has_faded() -> None:
     capacity.note_admission(0.05)
     assert capacity.delay_s(1) == pytest.approx(0.3 + 0.05, rel=0.05)
     for _ in range(200):
-        capacity.note_sound(0.1, 1.0)
+        capacity.note_audio(0.1, 1.0)
     assert capacity.delay_s(1) == pytest.approx(0.1 + 0.05, rel=0.05)
 
 
-def busy(capacity: Capacity, clock: list[float]) -> None:
+def busy(capacity: CostModel, clock: list[float]) -> None:
     """Let a crowd make every cost three times as high."""
     capacity.begin(0)
     capacity.begin(1)
     for _ in range(200):
-        capacity.note_level_0(0.9, 1.0)
-        capacity.note_sound(0.6, 1.0)
+        capacity.note_ar(0.9, 1.0)
+        capacity.note_audio(0.6, 1.0)
         capacity.note_admission(0.3)
         clock[0] += 0.3
     capacity.end(1)
     capacity.end(0)
 
 
-def fresh() -> Capacity:
-    capacity = Capacity()
+def fresh() -> CostModel:
+    capacity = CostModel()
     for _ in range(20):
-        capacity.note_level_0(0.3, 1.0)
-        capacity.note_sound(0.2, 1.0)
+        capacity.note_ar(0.3, 1.0)
+        capacity.note_audio(0.2, 1.0)
         capacity.note_admission(0.1)
         capacity.note_start(0.2)
     return capacity
 
 
-def told(capacity: Capacity) -> list[float]:
+def told(capacity: CostModel) -> list[float]:
     return [
         capacity.speed, capacity.delay_s(1), capacity.chunk_s(30), capacity.first_audio_s(4),
         capacity.streams or 0,
@@ -193,14 +193,14 @@ def test_what_a_speech_alone_costs_is_learned_and_outlives_a_rest(clock) -> None
     capacity = fresh()
     capacity.begin(0)
     for _ in range(300):
-        capacity.note_level_0(0.9, 1.0)
+        capacity.note_ar(0.9, 1.0)
     capacity.end(0)
     clock[0] += RESTED_S
     assert capacity.speed == pytest.approx(SHARE / 1.1, rel=0.01)
 
 
 def test_a_peak_is_forgotten_with_time_as_well_as_with_jobs(clock) -> None:
-    capacity = Capacity()
+    capacity = CostModel()
     capacity.note_start(5.0)
     clock[0] += 3 * PEAK_S
     capacity.note_start(0.1)

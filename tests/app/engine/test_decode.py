@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from app.engine.job import TraceColumns
-from app.engine.utterance import UtteranceInput
+from app.engine.utterance import UtteranceSpec
 from models.checkpoints.sources import SpeechModel
 from models.stack.attention import attention_statistics
 from models.stack.cache import KVCache
@@ -23,14 +23,14 @@ ENDLESS = {"ban_tokens": (512,)}  # the toy's stop
 
 def decode(speech: SpeechModel, knobs: dict[str, Any], **rest: Any) -> Decoded:
     params = SamplingParams(**{"nar_temperature": 1.0} | knobs)
-    inputs = UtteranceInput(IDS, params, **{"seed": 1, "utterance": 0, "max_frames": 40} | rest)
+    inputs = UtteranceSpec(IDS, params, **{"seed": 1, "utterance": 0, "max_frames": 40} | rest)
     return decode_utterance(speech.model, speech.codec.quantizer.codebooks, inputs)
 
 
 PROMPT = torch.randint(512, (20, 8), generator=torch.Generator().manual_seed(0))
 GREEDY = {"temperature": 0.0, "nar_temperature": 0.0}
-FINER_GUIDED = {"nar_cfg_strength": 2.5, "nar_cfg_rescale": 0.5}
-NONE, FINER, ALL = range(0), range(1, 8), range(8)
+NAR_GUIDED = {"nar_cfg_strength": 2.5, "nar_cfg_rescale": 0.5}
+NONE, NAR, ALL = range(0), range(1, 8), range(8)
 
 
 @pytest.mark.parametrize(
@@ -41,11 +41,11 @@ NONE, FINER, ALL = range(0), range(1, 8), range(8)
         ({}, {}, {"utterance": 1}, ALL),
         ({}, {}, {"prompt": PROMPT}, ALL),
         (GREEDY, {}, {"seed": 9}, NONE),
-        (GREEDY, {"nar_decision": "mean"}, {}, FINER),
+        (GREEDY, {"nar_decision": "mean"}, {}, NAR),
         ({}, {"cfg_strength": 1.0}, {}, NONE),
         ({}, {"cfg_strength": 2.0}, {}, ALL),
-        (GREEDY, FINER_GUIDED, {}, FINER),
-        (GREEDY, FINER_GUIDED | {"nar_cfg_strength": 1.0}, {}, NONE),
+        (GREEDY, NAR_GUIDED, {}, NAR),
+        (GREEDY, NAR_GUIDED | {"nar_cfg_strength": 1.0}, {}, NONE),
     ],
 )
 def test_the_levels_that_differ_are_those_that_depend_on_it(

@@ -365,9 +365,9 @@ async def test_jobs_are_accepted_once_both_workers_have_what_they_need():
         warm = threading.Event()
         asked = 0
 
-        def prepare_sound(self):
+        def prepare_audio(self):
             self.asked += 1
-            if threading.current_thread().name == "speech-sound":
+            if threading.current_thread().name == "speech-audio":
                 assert self.warm.wait(20)
 
     backend = Cold()

@@ -8,7 +8,7 @@ import pytest
 
 from app.engine.errors import InvalidRequest, Unavailable
 from app.engine.recordings import RecordingProcess
-from benchmarks.harness.hostile_files import HUGE, TINY
+from lab.benchmarks.harness.hostile_files import HUGE, TINY
 from models.voices import container
 from models.voices.container import AudioContainer, ContainerError, libav_format
 from tests.speech_like import packed, speech_like

@@ -11,8 +11,8 @@ from app.engine.backend.synthesizer import Synthesizer
 from app.engine.interface import Plan, PromptedVoice
 from app.engine.job import USUAL_PHONEME_S, SpeechJob
 from app.engine.memory import PREFIX_SHARE, fits, make_pool, pages_of, pool_bytes, prefix_bytes
-from benchmarks.card.step_cost import META, meta_model
-from benchmarks.model.published import published_config
+from lab.benchmarks.card.step_cost import META, meta_model
+from lab.benchmarks.model.published import published_config
 from models.stack.paged_cache import PAGE, PagePool
 from samplers.knobs.params import SamplingParams
 from tests.app.tools.serving import settings_of

@@ -2,11 +2,11 @@
 
 from contextlib import ExitStack
 
-from app.engine.quota import Places, share
+from app.engine.quota import ClientQuota, share
 
 
 def test_a_share_of_places_is_held_and_given_back():
-    places = Places(5)
+    places = ClientQuota(5)
     with ExitStack() as held:
         for _ in range(share(5)):
             assert places.free("greedy")

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from app.engine.backend.synthesizer import Synthesizer
+from app.engine.child_process import ModelWorkers
 from app.engine.errors import InvalidRequest
 from app.engine.job import SpeechJob
 from app.engine.reading import TextProcess
-from app.engine.worker import ModelWorkers
-from benchmarks.service.attack import TEXTS
+from lab.benchmarks.service.attack import TEXTS
 from models.checkpoints.builtin import read_config
 from models.config import ModelConfig
 from models.text import FrontEnd, Prepared, TextError

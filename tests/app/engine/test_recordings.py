@@ -8,9 +8,9 @@ from threading import Timer
 
 import pytest
 
+from app.engine.child_process import ChildProcess, Limits
 from app.engine.errors import InvalidRequest, SpeechError, Unavailable
 from app.engine.recordings import RecordingProcess
-from app.engine.worker import Limits, Worker
 from models.voices.recording import read_recording
 from tests.speech_like import packed, speech_like
 
@@ -19,16 +19,16 @@ GOOD = packed(speech_like(1.2))
 
 
 @pytest.fixture(scope="module")
-def worker() -> Iterator[Worker]:
+def worker() -> Iterator[ChildProcess]:
     """A process that does what a file says before it reads one."""
     limits = Limits(answer_s=100.0, idle_s=2.0, again=False)
-    with closing(Worker("recordings", TABLE, limits=limits)) as worker:
+    with closing(ChildProcess("recordings", TABLE, limits=limits)) as worker:
         worker.load()
         yield worker
 
 
 @pytest.fixture
-def process(worker: Worker) -> RecordingProcess:
+def process(worker: ChildProcess) -> RecordingProcess:
     return RecordingProcess(worker)
 
 
@@ -59,7 +59,7 @@ def test_a_recording_is_read_as_in_this_process(process: RecordingProcess) -> No
     ids=lambda value: value if isinstance(value, str) else value.decode(),
 )
 def test_what_ends_the_process_is_said_of_the_file_and_not_tried_again(
-    process: RecordingProcess, worker: Worker, file: bytes, reason: str
+    process: RecordingProcess, worker: ChildProcess, file: bytes, reason: str
 ) -> None:
     before = worker.generation
     first = refusal(process, file)
@@ -71,7 +71,7 @@ def test_what_ends_the_process_is_said_of_the_file_and_not_tried_again(
 
 
 def test_what_cannot_be_used_is_refused_in_words_and_the_process_stays(
-    process: RecordingProcess, worker: Worker
+    process: RecordingProcess, worker: ChildProcess
 ) -> None:
     before = worker.generation
     error = refusal(process, b"no sound at all")
@@ -82,7 +82,7 @@ def test_what_cannot_be_used_is_refused_in_words_and_the_process_stays(
 
 @pytest.mark.slow
 def test_a_process_that_was_stopped_is_replaced_and_the_recording_read(
-    process: RecordingProcess, worker: Worker
+    process: RecordingProcess, worker: ChildProcess
 ) -> None:
     worker.ready()
     before = worker.generation
@@ -93,7 +93,7 @@ def test_a_process_that_was_stopped_is_replaced_and_the_recording_read(
 
 
 def test_a_process_that_was_stopped_for_a_moment_goes_on(
-    process: RecordingProcess, worker: Worker
+    process: RecordingProcess, worker: ChildProcess
 ) -> None:
     worker.ready()
     before, pid = worker.generation, worker.pid
@@ -110,7 +110,7 @@ def test_a_process_that_was_stopped_for_a_moment_goes_on(
 def test_one_that_takes_too_long_is_given_up_and_the_next_read() -> None:
     """Whether it is at fault, or others have the processors, is told apart by what it computed."""
     limits = Limits(answer_s=2.0, again=False)
-    worker = Worker("recordings", TABLE, limits=limits)
+    worker = ChildProcess("recordings", TABLE, limits=limits)
     worker.load()
     with closing(RecordingProcess(worker)) as process:
         assert process.read(GOOD).audio_s > 1

@@ -283,7 +283,7 @@ hostile = st.builds(
 )
 
 
-# Of 6,000 crowds that were drawn at random a stream had a longer gap in 10: it had been let play
+# Of 6,000 crowds that were sampled at random a stream had a longer gap in 10: it had been let play
 # beside others that gave way then, and were promised their audio before it was.
 @settings(max_examples=40, deadline=None, derandomize=True)
 @given(st.lists(asked, min_size=1, max_size=6), st.lists(hostile, max_size=3), st.floats(1.1, 4.0))

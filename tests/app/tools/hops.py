@@ -2,7 +2,7 @@
 
     python -m tests.app.tools.hops [--functions]
 
-A server with the toy model speaks a plain ``POST /tts`` in this process, sound stage included,
+A server with the toy model speaks a plain ``POST /tts`` in this process, audio stage included,
 after one that is not counted. A profile function (`sys.setprofile`) in every thread notes each
 Python function that is called from the request to its answer. Counted are files under ``app`` and
 ``samplers``: what lies before ``models``. The workers' threads never rest, so what their loops call

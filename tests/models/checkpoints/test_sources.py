@@ -13,6 +13,7 @@ from app.engine.errors import InvalidRequest
 from app.engine.job import AudioChunk, Samples, SpeechJob
 from app.engine.playback import Playback
 from app.settings import BUILTIN_MODEL
+from lab.porting.convert import convert
 from models.checkpoints.encodec import OFFICIAL_URL, official_file
 from models.checkpoints.files import CheckpointError, write_tensors
 from models.checkpoints.hub import PINNED, HubFile
@@ -26,7 +27,6 @@ from tests.app.tools.serving import settings_of
 from tests.models.checkpoints.hub_server import COMMIT
 from tests.toy.make_public import Form, make_public
 from tests.toy.make_toy import make as make_toy
-from tools.convert import convert
 
 CPU = torch.device("cpu")
 

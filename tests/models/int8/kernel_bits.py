@@ -26,7 +26,7 @@ CONFIG = ModelConfig(
 @torch.inference_mode()
 def computed() -> bytes:
     """Return the bytes of logits after prefixes and steps of many lengths, both activations."""
-    # Torch draws other normal numbers on another processor.
+    # Torch samples other normal numbers on another processor.
     generator = np.random.default_rng(0)
 
     def normal(*shape: int) -> torch.Tensor:

@@ -99,8 +99,8 @@ def test_whatever_slots_go_through_their_passes_are_those_without_a_cache(
             one = attention_statistics(queries[0, row, None], keys, count)
             torch.testing.assert_close(one, wanted, atol=CLOSE, rtol=CLOSE)
 
-    def record(which: int, number: int) -> None:
-        """Extend some slots at once in the shapes of a recording: padded, and a row idle."""
+    def capture(which: int, number: int) -> None:
+        """Extend some slots at once in the shapes of a graph: padded, and a row idle."""
         cache, before = caches[which], held[which]
         slots = [slot for slot in range(SLOTS) if len(before[slot].x) + FRAMES <= ROOM]
         slots, mask = slots[draw(SLOTS) :], data.draw(st.sampled_from([*MASKS]))
@@ -133,7 +133,7 @@ def test_whatever_slots_go_through_their_passes_are_those_without_a_cache(
             case "step" if kind == "slots":
                 step(which, number)
             case "record" if kind != "slots":
-                record(which, number)
+                capture(which, number)
             case "rewind":
                 ends = own.ranks.diff(append=torch.tensor([-1])).nonzero()[:, 0] + 1
                 length = data.draw(st.sampled_from([0, *ends.tolist()]))

@@ -1,13 +1,13 @@
-"""On a GPU: what is played from graphs is what a CPU computes. Skipped where there is none."""
+"""On a GPU: what is replayed from graphs is what a CPU computes. Skipped where there is none."""
 
 import numpy as np
 import pytest
 import torch
 
-from benchmarks.card.decoder import decoder
-from benchmarks.card.level_0 import PREFIX, TINY, float_model, random_prefixes
-from gpu.graphs import Recorder
+from gpu.graphs import GraphCapturer
 from gpu.transfers import Download, Upload, to_device
+from lab.benchmarks.card.ar import PREFIX, TINY, float_model, random_prefixes
+from lab.benchmarks.card.decoder import decoder
 from models.placement import prepare_for
 
 pytestmark = [
@@ -42,9 +42,9 @@ def test_recording_runs_nothing_and_playing_runs_it_once() -> None:
     def add() -> None:
         total.add_(1)
 
-    play = Recorder(GPU, warm_ups=1).record(add)
+    replay = GraphCapturer(GPU, warm_ups=1).capture(add)
     assert total.item() == 2  # called, and replayed
-    play()
+    replay()
     assert total.item() == 3
 
 

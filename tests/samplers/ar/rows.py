@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from samplers.ar.state import Host, SlotTable
+from samplers.ar.state import HostColumn, SlotTable
 from samplers.knobs.features import is_guided
 from samplers.knobs.params import SamplingParams
 from tests.samplers.reference.harness import make_sampler
@@ -77,7 +77,7 @@ MIXED = [
     for one in EVERY
     if not (one.beam_width or one.entropix_action == "branch" or is_guided(one, "ar"))
 ]
-"""Those that the sampler draws by itself, without a host that searches; none is guided."""
+"""Those that the sampler samples by itself, without a host that searches; none is guided."""
 
 make = partial(make_sampler, stop_token=STOP, vocab_size=VOCAB, max_frames=40, silent=SILENT)
 
@@ -98,13 +98,13 @@ def spoil(table: SlotTable) -> None:
     table.beam_scores.fill_(-torch.inf)
     table.runs.fill_(5)
     table.last_act.fill_(2)
-    table.host[:, Host.AVOID] = 3
+    table.host[:, HostColumn.AVOID] = 3
     for numbers in (table.mu, table.avoid):
         numbers.fill_(torch.nan)
 
 
 def leaning(*codes: int | None, against: float = -1e9) -> Tensor:
-    """Logits ``(B, V)``, a row a code, which it draws whatever penalties say; None: no stop."""
+    """Logits ``(B, V)``, a row a code, which it samples whatever penalties say; None: no stop."""
     logits = torch.zeros(len(codes), VOCAB)
     for row, code in zip(logits, codes, strict=True):
         row[STOP if code is None else code] = against if code is None else -against

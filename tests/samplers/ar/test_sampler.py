@@ -29,7 +29,7 @@ from tests.samplers.ar.rows import (
 )
 from tests.samplers.reference.harness import attention, codes_of
 
-SLOTS, DRAWN = 9, 12
+SLOTS, SAMPLED = 9, 12
 SEEDS = range(len(MIXED))
 HISTORY = PROMPT.tolist()
 PENALTIES: dict[str, dict[str, Any]] = {
@@ -43,23 +43,23 @@ PENALTIES: dict[str, dict[str, Any]] = {
 
 
 def begun(params: SamplingParams, prompt: Tensor | None, *codes: int) -> ArSampler:
-    """Return a row that has drawn some codes and may draw `DRAWN` more, in a table that was used.
+    """Return a row that has sampled some codes and may sample `DRAWN` more, in a table that was used.
 
     Every number of the table is the worst that rows before may have left.
     """
     table = SlotTable(SLOTS, frames=30, prompt=len(PROMPT), vocab_size=VOCAB)
     spoil(table)
     sampler = ArSampler(table, stop_token=STOP)
-    sampler.join([0], RowInput(params, 1, len(codes) + DRAWN, prompt=prompt))
+    sampler.join([0], RowInput(params, 1, len(codes) + SAMPLED, prompt=prompt))
     for code in codes:
         assert int(sampler.step(leaning(code, against=-1e6))) == code
     return sampler
 
 
-def draw(sampler: ArSampler, row: int = 0, first: int = 0) -> list[int]:
-    """Draw to the end from logits that change at every frame, so that greedy does not loop."""
+def sample(sampler: ArSampler, row: int = 0, first: int = 0) -> list[int]:
+    """Sample to the end from logits that change at every frame, so that greedy does not loop."""
     rows = len(sampler.active)
-    told = (logits_of(t, 0).expand(rows, -1) for t in range(first, DRAWN + 1))
+    told = (logits_of(t, 0).expand(rows, -1) for t in range(first, SAMPLED + 1))
     return [int(sampler.step(one)[row]) for one in told]
 
 
@@ -67,21 +67,21 @@ def draw(sampler: ArSampler, row: int = 0, first: int = 0) -> list[int]:
 def test_codes_count_alike_whether_drawn_given_or_forked_also_after_a_rewind(knobs) -> None:
     params = SamplingParams(temperature=0.0, ban_tokens=(STOP,), **knobs)
     counting = params.model_copy(update={"penalty_includes_prompt": True})
-    given, drawn = begun(counting, PROMPT), begun(params, None, *HISTORY)
-    expected = draw(drawn)
+    given, sampled = begun(counting, PROMPT), begun(params, None, *HISTORY)
+    expected = sample(sampled)
     assert expected[-1] == STOP
-    assert draw(given) == expected
+    assert sample(given) == expected
     assert codes_of(given, 0) == expected[:-1]  # the prompt is no speech
-    plain = draw(begun(params, None))
+    plain = sample(begun(params, None))
     assert plain != expected  # every penalty has something to change
-    assert plain == draw(begun(params, PROMPT))  # which does not count it
+    assert plain == sample(begun(params, PROMPT))  # which does not count it
     for length in (7, 0, 11):  # a row that has ended goes on
         given.rewind(0, length)
-        assert draw(given, first=length) == expected[length:]
+        assert sample(given, first=length) == expected[length:]
     forked = begun(counting, PROMPT[:2], HISTORY[2], 5)
     forked.fork(0, 3, 1 + 1, HISTORY[3], 1)
     assert [codes_of(forked, slot) for slot in (0, 3)] == [[HISTORY[2], 5], HISTORY[2:]]
-    assert draw(forked, row=1) == expected
+    assert sample(forked, row=1) == expected
 
 
 def test_forks_with_other_numbers_draw_otherwise_and_the_row_itself_as_before() -> None:
@@ -92,7 +92,7 @@ def test_forks_with_other_numbers_draw_otherwise_and_the_row_itself_as_before() 
     for number in (1, 2):
         samplers[0].fork(0, 3 * number, 1, code, number)
     for sampler in samplers:
-        for _ in range(DRAWN - 1):
+        for _ in range(SAMPLED - 1):
             sampler.step(leaning(*[None] * len(sampler.active)))
     assert codes_of(samplers[0], 0) == codes_of(samplers[1], 0)
     assert len({tuple(codes_of(samplers[0], slot)) for slot in (0, 3, 6)}) == 3

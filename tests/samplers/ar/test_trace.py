@@ -1,4 +1,4 @@
-"""The trace: scores and log-probabilities as defined, and no effect on what is drawn."""
+"""The trace: scores and log-probabilities as defined, and no effect on what is sampled."""
 
 import math
 from pathlib import Path

@@ -8,7 +8,7 @@ import torch
 from samplers.knobs.params import SamplingParams
 from samplers.ops import ras
 from samplers.ops.filters import descending, keep_from
-from samplers.processors.draw import Drawer
+from samplers.processors.sample import TokenSampler
 from tests.samplers.reference.harness import (
     kept,
     load,
@@ -64,5 +64,5 @@ def test_a_row_with_one_code_left_keeps_it_however_often_it_came() -> None:
     logits = torch.full((1, 4), -torch.inf)
     logits[0, 2] = 0.0
     rows = make_batch([SamplingParams(ras=True)], 4)
-    drawn = Drawer(rows).draw(make_scores(logits, [[2, 2, 2]], [3]))
-    assert drawn.codes.tolist() == [2]
+    sampled = TokenSampler(rows).sample(make_scores(logits, [[2, 2, 2]], [3]))
+    assert sampled.codes.tolist() == [2]

@@ -1,4 +1,4 @@
-"""Entropix in the chain: what each state does to what may be drawn, pauses, and every knob."""
+"""Entropix in the chain: what each state does to what may be sampled, pauses, and every knob."""
 
 import math
 from typing import Any

@@ -10,12 +10,12 @@ import torch
 from torch import Tensor
 
 from samplers.ar.sampler import ArSampler
-from samplers.ar.state import Host, RowInput, SlotTable
+from samplers.ar.state import HostColumn, RowInput, SlotTable
 from samplers.ar.trace import Trace, columns, entries
 from samplers.knobs.params import SamplingParams
 from samplers.knobs.steps import StepName
-from samplers.ops.draw import Stage, stream_key
 from samplers.ops.repeats import runs_of
+from samplers.ops.sample import Stage, stream_key
 from samplers.processors.processor import BatchParams, LogitsProcessor, Scores
 from samplers.processors.registry import BY_STEP
 
@@ -55,8 +55,8 @@ def count_runs(recent: Tensor) -> Tensor:
     """The runs ``(B, L)`` of histories ``(B, L)``, newest first, -1 before their beginning."""
     table = torch.zeros_like(recent)
     for row, codes in enumerate(recent.tolist()):
-        drawn = [code for code in reversed(codes) if code >= 0]
-        table[row, : len(drawn)] = torch.tensor(runs_of(drawn), dtype=torch.int64)
+        sampled = [code for code in reversed(codes) if code >= 0]
+        table[row, : len(sampled)] = torch.tensor(runs_of(sampled), dtype=torch.int64)
     return table
 
 
@@ -141,7 +141,7 @@ def entries_of(trace: Trace, row: int) -> list[dict[str, Any]]:
 def make_scores(
     logits: Tensor, histories: Sequence[Sequence[int]], lengths: Sequence[int]
 ) -> Scores:
-    """The scores of rows that draw from streams 0, 1, ..."""
+    """The scores of rows that sample from streams 0, 1, ..."""
     recent = newest_first(histories)
     keys = torch.tensor([[stream_key(row, 0, Stage.AR)] for row in range(len(logits))])
     return Scores(
@@ -176,7 +176,7 @@ def assert_logits(logits: Tensor, expected: Sequence[Sequence[float | str]]) -> 
 
 
 def codes_of(sampler: ArSampler, slot: int) -> list[int]:
-    """The codes that a row has drawn, without its prompt."""
+    """The codes that a row has sampled, without its prompt."""
     table = sampler.table
-    start = int(table.host[slot, Host.PROMPTED])
+    start = int(table.host[slot, HostColumn.PROMPTED])
     return table.codes[slot, start : start + int(table.lengths[slot])].tolist()

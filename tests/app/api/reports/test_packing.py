@@ -21,8 +21,8 @@ from app.engine.job import (
     SamplerMemory,
     SpeechJob,
     SpeechResult,
-    SpokenUtterance,
     Timings,
+    UtteranceResult,
     WordTimes,
 )
 from models.voices.voice import Voice
@@ -41,7 +41,7 @@ WORDS = (
 )
 NO_CODES = np.zeros(0, np.int16)
 SPOKEN = (
-    SpokenUtterance(
+    UtteranceResult(
         np.arange(24, dtype=np.int16).reshape(3, 8),
         "stuck",
         0.25,
@@ -50,7 +50,7 @@ SPOKEN = (
         (RankedTake(-0.5, 3, "stop", kept=True), RankedTake(-0.75, 4, "length", kept=False)),
         phonemes="həloʊ",
     ),
-    SpokenUtterance(np.zeros((0, 8), np.int16), "stop"),
+    UtteranceResult(np.zeros((0, 8), np.int16), "stop"),
 )
 
 

@@ -8,7 +8,7 @@ from app.api.errors import RequestInProgress
 from app.api.reports.recent import Failure
 from app.api.reports.shared import SharedSpeeches
 from app.engine.errors import UnknownSpeech
-from app.engine.job import SpeechJob, SpeechResult, SpokenUtterance
+from app.engine.job import SpeechJob, SpeechResult, UtteranceResult
 from app.storage.shared_state import PREFIX
 from samplers.knobs.params import SamplingParams
 from tests.app.api.reports.test_packing import HOSTILE
@@ -28,7 +28,7 @@ def replicas(server, number=2, *, limit=8, keep_s=60, keep_bytes=1_000_000):
 def speech(name: str, owner: str = "", frames: int = 10) -> tuple[SpeechJob, SpeechResult]:
     job = SpeechJob(name, "Hi.", SamplingParams(), owner=owner, client=owner or "127.0.0.1")
     codes = NOISE.integers(0, 1024, (frames, 8)).astype(np.int16)
-    return job, result_of(SpokenUtterance(codes, "stop"), job_id=name)
+    return job, result_of(UtteranceResult(codes, "stop"), job_id=name)
 
 
 async def found(recent: SharedSpeeches, name: str, owner: str = "") -> bool:

@@ -10,7 +10,7 @@ import pytest
 
 from app.api.reports.recent import SpeechReport
 from app.api.reports.writer import ReportWriter, report_pieces
-from app.engine.job import SpeechJob, SpeechResult, SpokenUtterance
+from app.engine.job import SpeechJob, SpeechResult, UtteranceResult
 from samplers.ar.trace import FIELDS, entries
 from samplers.knobs.params import SamplingParams
 from tests.fakes import result_of
@@ -34,9 +34,9 @@ def trace(draws: int) -> dict[str, np.ndarray[Any, Any]]:
     return columns
 
 
-def spoken(frames: int, *, traced: bool = True) -> SpokenUtterance:
+def spoken(frames: int, *, traced: bool = True) -> UtteranceResult:
     codes = np.random.default_rng(frames).integers(0, 1024, (frames, 8)).astype(np.int16)
-    return SpokenUtterance(codes, "stop", trace=trace(frames + 1) if traced else None)
+    return UtteranceResult(codes, "stop", trace=trace(frames + 1) if traced else None)
 
 
 def read(made: SpeechResult) -> dict[str, Any]:
@@ -66,13 +66,13 @@ def test_what_was_taken_back_has_no_score() -> None:
     columns = trace(6)
     columns["frame"] = np.array([0, 1, 2, 1, 2, 3])
     codes = np.zeros((3, 8), np.int16)
-    told = read(result_of(SpokenUtterance(codes, "stop", trace=columns)))
+    told = read(result_of(UtteranceResult(codes, "stop", trace=columns)))
     scores = columns["score"].tolist()
     assert told["utterances"][0]["scores"] == [scores[place] for place in (0, 3, 4, 5)]
 
 
 def test_a_pause_and_nothing_at_all_are_reports() -> None:
-    pause = SpokenUtterance(np.zeros((0, 8), np.int16), "stop", trace={})
+    pause = UtteranceResult(np.zeros((0, 8), np.int16), "stop", trace={})
     (told,) = read(result_of(pause))["utterances"]
     assert (told["codes"], told["tokens"], told["scores"]) == ([], [], [])
     assert read(result_of())["utterances"] == []

@@ -17,7 +17,7 @@ from fastapi import FastAPI
 
 from app.api.services import Limits, Services
 from app.audio.rendering import RenderPool
-from app.engine.quota import Places
+from app.engine.quota import ClientQuota
 from app.main import create_app
 from app.settings import Settings
 from tests.app.tools.answers import nothing_works, path_of, report_of
@@ -151,7 +151,7 @@ def test_a_take_that_is_continued_counts_with_the_frames_that_are_kept(short) ->
 @pytest.mark.slow
 def test_samples_of_whole_speeches_are_a_pool_of_which_a_client_has_a_share() -> None:
     settings = Settings()
-    places = Places(90 * 24_000)  # a client may have 72 s of them
+    places = ClientQuota(90 * 24_000)  # a client may have 72 s of them
     engine = fake_engine(FakeBackend(CHUNK_S), slots=8)
     app = create_app(settings, engine, limits=replace(Limits.of(settings), whole_samples=places))
     with served(app) as client:

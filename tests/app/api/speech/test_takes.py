@@ -52,7 +52,7 @@ def test_more_rows_than_there_are_is_refused_with_the_knob_that_asks_for_them(
 
 @pytest.fixture(scope="module")
 def small_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
-    """One with four rows, and a model whose finer levels see all frames."""
+    """One with four rows, and a model whose NAR levels see all frames."""
     config = MODEL.model_copy(update={"nar_mask": "full"})
     folder = make(tmp_path_factory.mktemp("full") / "toy", config=config)
     with served(create_app(Settings(model=str(folder), device="cpu", slots=4))) as client:

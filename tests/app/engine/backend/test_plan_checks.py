@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 
 from app.engine.backend.limits import check_limits, limits_of
-from app.engine.backend.plan_checks import choose_level_0, limited, nar_plan
+from app.engine.backend.plan_checks import choose_ar, limited, nar_plan
 from app.engine.errors import InvalidRequest
-from app.engine.job import USUAL_PHONEME_S, SpeechJob, SpeechResult, SpokenUtterance
+from app.engine.job import USUAL_PHONEME_S, SpeechJob, SpeechResult, UtteranceResult
 from models.config import ModelConfig
 from models.text import Utterance
 from samplers.knobs.features import idle_knobs
 from samplers.knobs.params import SamplingParams
 from samplers.knobs.resolve import resolve
-from tests.app.engine.level_0.test_masked import CONFIG
+from tests.app.engine.ar.test_masked import CONFIG
 from tests.fakes import result_of
 from tests.models.text.reading import prepare
 
@@ -24,7 +24,7 @@ SECOND = "a" * round(1 / USUAL_PHONEME_S)
 
 
 def before(audio_s: float, frames: int, rate: float = 1.0) -> SpeechResult:
-    spoken = SpokenUtterance(np.zeros((frames, 1), np.int16), "stop", rate=rate)
+    spoken = UtteranceResult(np.zeros((frames, 1), np.int16), "stop", rate=rate)
     return result_of(spoken, audio_s=audio_s)
 
 
@@ -77,7 +77,7 @@ def test_without_a_limit_a_job_stays_as_it_is():
 
 
 IDLE = {"top_k", "nar_len_steps", "nar_left_context_frames", "nar_lookahead_frames"}
-AR_ONLY = CONFIG.model_copy(update={"masked_level_0": False})
+AR_ONLY = CONFIG.model_copy(update={"masked_ar": False})
 UNGUIDED = CONFIG.model_copy(update={"has_null_condition": False})
 CAUSAL, BLOCKS = (CONFIG.model_copy(update={"nar_mask": m}) for m in ("causal", "block_causal"))
 
@@ -97,14 +97,14 @@ def test_auto_is_masked_where_the_model_can_and_nothing_speaks_against(
     knobs: dict[str, object], config: ModelConfig, way: str
 ) -> None:
     chosen = resolve(SamplingParams.model_validate(knobs | {"seed": 0}))
-    settled = choose_level_0(chosen, knobs, config)
+    settled = choose_ar(chosen, knobs, config)
     assert settled == chosen.model_copy(update={"level_0": way})
-    assert choose_level_0(settled, knobs, config) == settled
+    assert choose_ar(settled, knobs, config) == settled
 
 
 def settle(params: SamplingParams, knobs: dict[str, object], config: ModelConfig) -> SamplingParams:
     check_limits(params, limits_of(config))
-    return choose_level_0(params, knobs, config)
+    return choose_ar(params, knobs, config)
 
 
 @pytest.mark.parametrize(

@@ -8,19 +8,19 @@ import pytest
 import torch
 from torch import Tensor
 
+from app.engine.ar import stage as batch
+from app.engine.ar.job import longest
+from app.engine.ar.stage import ArStage
+from app.engine.ar.utterance import ArUtterance
 from app.engine.backend import synthesizer as backend
 from app.engine.backend.synthesizer import Synthesizer
-from app.engine.cost_model import Capacity
+from app.engine.cost_model import CostModel
 from app.engine.errors import GenerationFailed
 from app.engine.job import AudioChunk, FinishReason, Progress, SpeechJob, SpeechResult
-from app.engine.level_0 import runner as batch
-from app.engine.level_0.job import longest
-from app.engine.level_0.runner import JobBatch
-from app.engine.level_0.utterance import ArUtterance
 from app.engine.memory import Memory
 from app.engine.playback import Playback
-from app.engine.utterance import UtteranceInput
-from gpu.graphs import Recorder
+from app.engine.utterance import UtteranceSpec
+from gpu.graphs import GraphCapturer
 from models.checkpoints.files import CheckpointError
 from models.codecs.encodec import Encodec
 from models.valle import Valle
@@ -65,7 +65,7 @@ class Scripted(ArUtterance):
     def final(self) -> int:
         return self._count
 
-    def level_0(self, start: int = 0, end: int | None = None) -> Tensor:
+    def ar(self, start: int = 0, end: int | None = None) -> Tensor:
         return torch.full((self._count,), self._code)[start:end]
 
     def step(self) -> None:
@@ -74,16 +74,16 @@ class Scripted(ArUtterance):
             self.finish_reason = self._reason
 
 
-def scripted(monkeypatch, *frames: int, reason: FinishReason = "stop") -> list[UtteranceInput]:
+def scripted(monkeypatch, *frames: int, reason: FinishReason = "stop") -> list[UtteranceSpec]:
     """Give so many frames of level 0 an utterance instead of asking the AR; note each call."""
-    calls: list[UtteranceInput] = []
+    calls: list[UtteranceSpec] = []
 
-    def begin(_: JobBatch, __: object, piece: UtteranceInput) -> Scripted:
+    def begin(_: ArStage, __: object, piece: UtteranceSpec) -> Scripted:
         count = min(frames[len(calls)], piece.max_frames)
         calls.append(piece)
         return Scripted(count, len(calls), reason)
 
-    monkeypatch.setattr(JobBatch, "_utterance", begin)
+    monkeypatch.setattr(ArStage, "_utterance", begin)
     monkeypatch.setattr(batch, "MaskedUtterance", Scripted)  # what is stepped by itself
     return calls
 
@@ -137,7 +137,7 @@ def test_a_frame_that_may_be_taken_back_is_not_heard(synthesizer):
 
 def early_of(synthesizer, params):
     plan = synthesizer.planner.plan(job("One.", params=params))
-    with closing(synthesizer.audio.sound_stream(plan, Playback(0.0))) as sound:
+    with closing(synthesizer.audio.audio_stream(plan, Playback(0.0))) as sound:
         return sound.first_chunks
 
 
@@ -159,7 +159,7 @@ def test_streamed_codes_are_those_of_decoding_the_whole(synthesizer):
     *_, last = synthesizer.speak(plan)
     speech, first = synthesizer.speech, last.result.utterances[0]
     ids = synthesizer.planner.front_end.encode(plan.utterances[0].phonemes)
-    piece = UtteranceInput(
+    piece = UtteranceSpec(
         ids, plan.params, 1, 0, max_frames=len(first.codes), prompt=plan.speakers[0][1]
     )
     decoded = decode_utterance(speech.model, speech.codec.quantizer.codebooks, piece)
@@ -273,20 +273,20 @@ def test_more_than_two_functions_that_cannot_be_recorded_fail_the_start_and_fewe
 ):
     left = ["RuntimeError: no"] * broken
 
-    def record(recorder, function):  # as on a card on which some captures fail
+    def capture(capturer, function):  # as on a card on which some captures fail
         if left:
-            recorder.failed.append(left.pop())
+            capturer.failed.append(left.pop())
         return function
 
-    monkeypatch.setattr(Recorder, "record", record)
+    monkeypatch.setattr(GraphCapturer, "capture", capture)
     monkeypatch.setattr(backend, "memory_of", lambda model, *_: Memory(model, 8 << 20))
-    recorded = Synthesizer.load(settings_of(toy, max_text_chars=200))
+    captured = Synthesizer.load(settings_of(toy, max_text_chars=200))
     if starts:
-        recorded.ar.batch(2).close()
+        captured.ar.batch(2).close()
     else:
         with pytest.raises(RuntimeError, match="3 functions cannot be recorded: RuntimeError: no"):
-            recorded.ar.batch(2)
-    assert recorded.info.unrecorded == ("RuntimeError: no",) * broken
+            captured.ar.batch(2)
+    assert captured.info.unrecorded == ("RuntimeError: no",) * broken
 
 
 def test_the_first_sound_is_measured_without_the_time_that_a_batch_is_made_in(
@@ -307,7 +307,7 @@ def test_the_first_sound_is_measured_without_the_time_that_a_batch_is_made_in(
     monkeypatch.setattr("app.engine.backend.pipeline.perf_counter", clock)
     monkeypatch.setattr("app.engine.playback.monotonic", clock)
     monkeypatch.setattr(synthesizer.ar, "batch", slow_batch)
-    costs = Capacity()
+    costs = CostModel()
     monkeypatch.setattr(costs, "note_start", starts.append)
     synthesizer.checks.measure(costs, 1).close()
     assert starts

@@ -25,7 +25,7 @@ def job(text: str) -> SpeechJob:
 
 
 async def paused(backend: FakeBackend, engine: SpeechEngine, text: str) -> None:
-    """Wait until the job pauses: unread audio is bounded, and so are frames drawn ahead."""
+    """Wait until the job pauses: unread audio is bounded, and so are frames sampled ahead."""
     await until(lambda: [one for one in engine._queue.running if one.paused])
     (ticket,) = engine._queue.running
     assert ticket.playback.audio_s == MAX_UNREAD_S + CHUNK_S
@@ -88,7 +88,7 @@ async def test_a_machine_slower_than_speech_holds_the_first_audio_until_the_rest
     text = "wait: ten chunks"
     async with running(FakeBackend(CHUNK_S)) as (engine, backend):
         for _ in range(200):
-            engine._capacity.note_sound(2.0, 1.0)  # half a second of sound a second is made
+            engine._capacity.note_audio(2.0, 1.0)  # half a second of sound a second is made
             engine._capacity.note_spoken(len(text), len(text) * CHUNK_S)
         async with aclosing(engine.submit(job(text))) as chunks:
             await until(lambda: engine._queue.running)

@@ -9,18 +9,18 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from app.engine.cost_model import Capacity
+from app.engine.cost_model import CostModel
 from app.engine.errors import EngineBusy, InvalidRequest
 from app.engine.interface import Plan
 from app.engine.job import AudioChunk, SpeechJob
 from app.engine.quota import share
+from app.engine.serving.audio_worker import AudioWorker
 from app.engine.serving.job_queue import JobQueue
 from app.engine.serving.metrics import EngineMetrics
-from app.engine.serving.outcomes import Outcomes
+from app.engine.serving.outcomes import JobLog
 from app.engine.serving.reader import MAX_UNREAD_S
-from app.engine.serving.running import RunningJob
-from app.engine.serving.scheduler import AHEAD_S, LATE_S, MAX_WAITING_S, RowShares, Scheduler
-from app.engine.serving.sound_worker import SoundWorker
+from app.engine.serving.running import JobHandle
+from app.engine.serving.scheduler import AHEAD_S, LATE_S, MAX_WAITING_S, RowPolicy, Scheduler
 from samplers.knobs.params import SamplingParams
 from tests.fakes import FakeBackend, fake_engine
 
@@ -32,15 +32,15 @@ class Stepped(BaseException):
 
 
 class Recorder:
-    """A batch whose jobs have drawn what they are told to; it notes whom the first step is of."""
+    """A batch whose jobs have sampled what they are told to; it notes whom the first step is of."""
 
-    def __init__(self, drawn_s: Sequence[float]) -> None:
-        self._drawn_s = drawn_s
+    def __init__(self, sampled_s: Sequence[float]) -> None:
+        self._sampled_s = sampled_s
         self.stepped: list[int] = []
 
     def begin(self, plan: Plan, on_chunk: object) -> SimpleNamespace:
         number = int(plan.job.id)
-        return SimpleNamespace(number=number, ready_s=self._drawn_s[number], frames=0)
+        return SimpleNamespace(number=number, ready_s=self._sampled_s[number], frames=0)
 
     def step(self, streams: Sequence[SimpleNamespace]) -> None:
         self.stepped = sorted(one.number for one in streams)
@@ -53,33 +53,33 @@ def given(
     priority: int = 0,
     unread_s: float = 0.0,
     played: bool = True,
-    drawn_s: float = 0.0,
-) -> tuple[float, RunningJob]:
-    """Return a job that has drawn so much speech, and what was made of it."""
-    job = RunningJob("a job", 60.0, lambda _: None, played=played)
+    sampled_s: float = 0.0,
+) -> tuple[float, JobHandle]:
+    """Return a job that has sampled so much speech, and what was made of it."""
+    job = JobHandle("a job", 60.0, lambda _: None, played=played)
     job.plan = FakeBackend().plan(SpeechJob("a job", "Hi.", SamplingParams(), priority=priority))
-    job.playback.audio_s = drawn_s if made_s is None else made_s
+    job.playback.audio_s = sampled_s if made_s is None else made_s
     if unread_s:
         job.playback.finish()  # so that what is sent is not held
         job.send(AudioChunk(np.zeros(round(unread_s), np.float32), 1))
-    return drawn_s, job
+    return sampled_s, job
 
 
 def scheduled(
-    *jobs: tuple[float, RunningJob],
-    capacity: Capacity | None = None,
+    *jobs: tuple[float, JobHandle],
+    capacity: CostModel | None = None,
     fits: Callable[..., bool] = lambda *_: True,
 ) -> tuple[list[int], JobQueue]:
     """Return which of some jobs the first step is of, and the queue after it."""
-    queue, capacity = JobQueue(len(jobs)), capacity or Capacity()
+    queue, capacity = JobQueue(len(jobs)), capacity or CostModel()
     queue.free_rows = 2 * len(jobs)
-    sound = SoundWorker(Outcomes(EngineMetrics()), capacity, on_end=lambda _: None)
+    sound = AudioWorker(JobLog(EngineMetrics()), capacity, on_end=lambda _: None)
     scheduler = Scheduler(queue, sound, capacity, EngineMetrics(), slots=2 * len(jobs))
     for number, (_, job) in enumerate(jobs):
         assert queue.admit(job)
         plan = job.plan
         queue.enqueue(job, plan and replace(plan, job=replace(plan.job, id=str(number))))
-    batch = Recorder([drawn_s for drawn_s, _ in jobs])
+    batch = Recorder([sampled_s for sampled_s, _ in jobs])
     with pytest.raises(Stepped):
         scheduler.run(cast("Any", batch), 75.0, 0.01, fits)
     return batch.stepped, queue
@@ -89,29 +89,31 @@ def scheduled(
     ("jobs", "stepped"),
     [
         pytest.param(
-            [{"drawn_s": LATE_S}, {"drawn_s": 2 * AHEAD_S}], [0, 1], id="all while none is late"
+            [{"sampled_s": LATE_S}, {"sampled_s": 2 * AHEAD_S}], [0, 1], id="all while none is late"
         ),
         pytest.param(
-            [{"drawn_s": 0.0}, {"drawn_s": AHEAD_S}, {"drawn_s": AHEAD_S - 0.1}],
+            [{"sampled_s": 0.0}, {"sampled_s": AHEAD_S}, {"sampled_s": AHEAD_S - 0.1}],
             [0, 2],
             id="not one far ahead while another is late",
         ),
         pytest.param(
-            [{"drawn_s": 2 * AHEAD_S, "played": False}, {"played": False}],
+            [{"sampled_s": 2 * AHEAD_S, "played": False}, {"played": False}],
             [1],
             id="of those sent whole the new one before those that have seconds",
         ),
         pytest.param(
             [{"priority": 1}, {"priority": 0}], [1], id="not one of less priority beside a late one"
         ),
-        pytest.param([{"priority": 1}, {"priority": 0, "drawn_s": LATE_S}], [0, 1], id="else both"),
         pytest.param(
-            [{"drawn_s": 1.0, "unread_s": MAX_UNREAD_S + 1}, {"drawn_s": 2.0}],
+            [{"priority": 1}, {"priority": 0, "sampled_s": LATE_S}], [0, 1], id="else both"
+        ),
+        pytest.param(
+            [{"sampled_s": 1.0, "unread_s": MAX_UNREAD_S + 1}, {"sampled_s": 2.0}],
             [1],
             id="not one that pauses",
         ),
         pytest.param(
-            [{"drawn_s": MAX_WAITING_S + 0.1, "made_s": 0.0}, {"drawn_s": 2.0}],
+            [{"sampled_s": MAX_WAITING_S + 0.1, "made_s": 0.0}, {"sampled_s": 2.0}],
             [1],
             id="not one far ahead of its sound",
         ),
@@ -123,9 +125,9 @@ async def test_a_step_is_of(jobs: list[dict[str, Any]], stepped: list[int]) -> N
 
 
 async def test_a_job_that_would_make_others_stall_waits_but_no_replay_and_none_sent_whole() -> None:
-    slow = Capacity()
-    slow.note_sound(10.0, 1.0)
-    replay = RunningJob("again", 60.0, lambda _: None, replayed=cast("Any", "a result"))
+    slow = CostModel()
+    slow.note_audio(10.0, 1.0)
+    replay = JobHandle("again", 60.0, lambda _: None, replayed=cast("Any", "a result"))
     listeners = [given(), given()]
     for _, job in listeners:
         job.playback.expected_s = 5.0
@@ -161,16 +163,16 @@ class JobInQueue:
     priority: int
 
 
-def waiting_job(client: str, rows: int = 1, priority: int = 0) -> RunningJob:
+def waiting_job(client: str, rows: int = 1, priority: int = 0) -> JobHandle:
     """Return what the choice asks of a job, which needs an event loop."""
-    return cast("RunningJob", JobInQueue(client, rows, priority))
+    return cast("JobHandle", JobInQueue(client, rows, priority))
 
 
 def begun(
-    waiting: list[RunningJob], running: list[RunningJob], slots: int = SLOTS
-) -> list[RunningJob]:
+    waiting: list[JobHandle], running: list[JobHandle], slots: int = SLOTS
+) -> list[JobHandle]:
     """Let in who may come in, one after the other; return them in that order."""
-    shares, left, order = RowShares(slots), list(waiting), list[RunningJob]()
+    shares, left, order = RowPolicy(slots), list(waiting), list[JobHandle]()
     while (one := shares.next(left, [*running, *order])) is not None:
         left.remove(one)
         order.append(one)

@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from app.engine.cost_model import Capacity
+from app.engine.cost_model import CostModel
 from app.engine.errors import GenerationFailed, InvalidRequest, SpeechError
 from app.engine.job import SpeechJob
+from app.engine.serving.fair_queue import FairQueue, FairTask
 from app.engine.serving.job_queue import JobQueue
 from app.engine.serving.metrics import EngineMetrics
-from app.engine.serving.outcomes import Outcomes
-from app.engine.serving.running import RunningJob
+from app.engine.serving.outcomes import JobLog
+from app.engine.serving.running import JobHandle
 from app.engine.serving.text_worker import TextWorker
-from app.engine.serving.turns import Turn, Turns
 from samplers.knobs.params import SamplingParams
 from tests.fakes import FakeBackend
 
@@ -31,18 +31,18 @@ class Room:
     """A reader and what it reads for; no worker takes what is lined up."""
 
     def __init__(self) -> None:
-        self.queue, self.outcomes = JobQueue(10), Outcomes(EngineMetrics())
+        self.queue, self.outcomes = JobQueue(10), JobLog(EngineMetrics())
         self.backend = FakeBackend()
-        self.reader = TextWorker(self.queue, self.outcomes, Capacity(), slots=SLOTS)
+        self.reader = TextWorker(self.queue, self.outcomes, CostModel(), slots=SLOTS)
 
-    def send(self, text: str, client: str = "", **knobs: object) -> RunningJob:
-        job = RunningJob(text, 20.0, self.left, client=client)
+    def send(self, text: str, client: str = "", **knobs: object) -> JobHandle:
+        job = JobHandle(text, 20.0, self.left, client=client)
         assert self.queue.admit(job)
         params = SamplingParams.model_validate(knobs)
         self.reader.read(self.backend, job, SpeechJob(text, text, params, client=client))
         return job
 
-    def left(self, job: RunningJob) -> None:
+    def left(self, job: JobHandle) -> None:
         self.queue.remove(job)
 
     async def begun(self) -> None:
@@ -51,7 +51,7 @@ class Room:
             while not self.backend.readers:
                 await asyncio.sleep(0.005)
 
-    async def lined_up(self) -> RunningJob:
+    async def lined_up(self) -> JobHandle:
         async with asyncio.timeout(20):
             while (job := self.queue.pop(lambda waiting: waiting[0])) is None:
                 await asyncio.sleep(0.005)
@@ -65,7 +65,7 @@ async def room() -> AsyncIterator[Room]:
         yield room
 
 
-async def refusal(job: RunningJob) -> SpeechError:
+async def refusal(job: JobHandle) -> SpeechError:
     item = await asyncio.wait_for(job.reader.chunks.get(), 20)
     assert isinstance(item, SpeechError)
     return item
@@ -158,29 +158,29 @@ async def test_who_left_meanwhile_is_not_read(room: Room) -> None:
 LONG = 4096
 
 
-def waits(turns: Turns, client: str, length: int, name: str = "") -> None:
+def waits(turns: FairQueue, client: str, length: int, name: str = "") -> None:
     turns.add(client, length, lambda _: name or f"{client}{length}")
 
 
-def filled(*texts: tuple[str, int]) -> Turns:
-    turns = Turns()
+def filled(*texts: tuple[str, int]) -> FairQueue:
+    turns = FairQueue()
     for client, length in texts:
         waits(turns, client, length)
     return turns
 
 
-def said(turn: Turn | None) -> str:
+def said(turn: FairTask | None) -> str:
     assert turn is not None
     return str(turn(lambda: None))
 
 
-def done_next(turns: Turns) -> str:
+def done_next(turns: FairQueue) -> str:
     name = said(turns.begin())
     turns.end()
     return name
 
 
-def taken(turns: Turns) -> list[str]:
+def taken(turns: FairQueue) -> list[str]:
     names = []
     while (turn := turns.begin()) is not None:
         names.append(said(turn))
@@ -189,7 +189,7 @@ def taken(turns: Turns) -> list[str]:
 
 
 def test_one_clients_shortest_text_comes_first_and_of_equals_the_oldest() -> None:
-    turns = Turns()
+    turns = FairQueue()
     for item in ("three", "of", "by", "a"):
         waits(turns, "", len(item), item)
     assert taken(turns) == ["a", "of", "by", "three"]
@@ -237,7 +237,7 @@ def test_while_a_text_is_read_only_what_comes_before_its_rest_is_next() -> None:
 
 def test_characters_read_are_shared_equally_by_all_that_wait() -> None:
     random = Random(7)
-    turns, read = Turns(), Counter[str]()
+    turns, read = FairQueue(), Counter[str]()
     for client in "abc":
         for _ in range(2000):
             length = random.randint(1, 50) if client == "a" else random.randint(1, LONG)
@@ -250,7 +250,7 @@ def test_characters_read_are_shared_equally_by_all_that_wait() -> None:
 
 
 def test_nothing_is_remembered_of_clients_who_left() -> None:
-    turns = Turns()
+    turns = FairQueue()
     for number in range(1000):
         waits(turns, f"client {number}", 5)
         assert done_next(turns)

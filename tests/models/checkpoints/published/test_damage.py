@@ -10,10 +10,10 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from lab.porting.convert import convert
 from models.checkpoints.files import CheckpointError
 from models.checkpoints.published.load import load_public, read_public
 from tests.toy import make_public as toy
-from tools.convert import convert
 
 Change = Callable[[dict[str, Tensor]], object]
 

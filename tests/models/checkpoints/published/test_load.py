@@ -9,7 +9,8 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from app.engine.utterance import UtteranceInput
+from app.engine.utterance import UtteranceSpec
+from lab.porting.convert import Switches, convert
 from models.checkpoints.builtin import load_lm
 from models.checkpoints.published import load as public
 from models.checkpoints.published.load import load_public, read_public
@@ -21,7 +22,6 @@ from tests.app.engine.decoding import decode_utterance
 from tests.models.valle_oracle import Oracle
 from tests.toy import make_public as toy
 from tests.toy.make_public import load_switched
-from tools.convert import Switches, convert
 
 IDS = [1, 17, 80, 4, 200, 33, 2]
 LANGUAGE = 2
@@ -106,7 +106,7 @@ def test_a_language_without_a_row_takes_the_last_one(tmp_path: Path) -> None:
 
 
 def speak(model: Valle, params: SamplingParams, *, max_frames: int = 20) -> Tensor:
-    inputs = UtteranceInput(
+    inputs = UtteranceSpec(
         IDS, params, seed=1, utterance=0, max_frames=max_frames, prompt=PROMPT, language=LANGUAGE
     )
     return decode_utterance(model, torch.zeros(8, toy.CODES, 4), inputs).codes

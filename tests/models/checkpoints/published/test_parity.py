@@ -15,13 +15,13 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
+from lab.porting.convert import Switches
 from models.config import CodeSums
 from models.prefix import Prefix
 from models.stack.cache import KVCache
 from models.valle import Valle
 from samplers.ops.guidance import guide
 from tests.toy.make_public import load_switched
-from tools.convert import Switches
 
 TOLERANCE = 5e-4
 
@@ -92,11 +92,11 @@ def ar_greedy(model: Valle, prefix: Prefix, steps: int) -> tuple[list[int], Tens
     return ids, torch.cat(rows)
 
 
-def nar_greedy(reference: Reference, model: Valle, level_0: Tensor) -> Tensor:
-    codes = level_0[:, None]
+def nar_greedy(reference: Reference, model: Valle, ar: Tensor) -> Tensor:
+    codes = ar[:, None]
     for level in range(1, 8):
-        drawn = model.nar_logits(reference.prefix(model, level), codes, level).argmax(-1)
-        codes = torch.cat([codes, drawn[:, None]], 1)
+        sampled = model.nar_logits(reference.prefix(model, level), codes, level).argmax(-1)
+        codes = torch.cat([codes, sampled[:, None]], 1)
     return codes
 
 

@@ -10,8 +10,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from app.engine.level_0.runner import ArRunner
-from app.engine.utterance import UtteranceInput
+from app.engine.ar.stage import ArBatch
+from app.engine.utterance import UtteranceSpec
 from models.checkpoints.vallex.load import load_vallex
 from models.int8.quantized import quantize_linears
 from models.prefix_cache import PrefixCache
@@ -57,13 +57,13 @@ def test_the_first_and_the_last_finer_level_have_the_logits_of_the_reference(
             assert (logits[:12] - expected).abs().max() < TOLERANCE, (case.name, level)
 
 
-def drawn(model: Valle, inputs: UtteranceInput, pool: PagePool | None = None) -> Tensor:
-    """Return the codes of level 0 that a runner draws."""
-    runner = ArRunner.alone(model, PrefixCache(model), inputs, pool)
+def sampled(model: Valle, inputs: UtteranceSpec, pool: PagePool | None = None) -> Tensor:
+    """Return the codes of level 0 that a runner samples."""
+    runner = ArBatch.alone(model, PrefixCache(model), inputs, pool)
     group = runner.admit(inputs)
     while group.finish_reason is None:
         runner.step()
-    return group.level_0()
+    return group.ar()
 
 
 @pytest.mark.parametrize("paged", [False, True], ids=["slots", "pages"])
@@ -78,9 +78,9 @@ def test_greedy_codes_of_the_service_are_those_of_the_reference(
         # Their prompts' texts are told by their first marks alone: all of it is one text here.
         said, ids = ([], case.ids) if lifeiteng else (case.said, case.ids)
         limit = min(16 * len([*said, *ids]) + lifeiteng, 10**4 if lifeiteng else 60)
-        inputs = UtteranceInput(ids, params, 0, 0, limit, prompt=case.prompt, said=said)
+        inputs = UtteranceSpec(ids, params, 0, 0, limit, prompt=case.prompt, said=said)
         pool = PagePool(model.config, 99, dtype=torch.float32, device=CPU) if paged else None
-        codes = drawn(model, inputs, pool)[:, None]
+        codes = sampled(model, inputs, pool)[:, None]
         for level in range(1, 8):
             logits = model.nar_logits(case.prefix(model, level), codes, level)
             codes = torch.cat([codes, logits.argmax(-1)[:, None]], 1)
@@ -92,15 +92,15 @@ def test_a_text_drawn_among_others_has_the_codes_that_it_has_alone(reference: Go
     model, cases = reference.model, reference.cases[:5]
     params = resolve(SamplingParams(temperature=0.9, top_p=0.9))
     inputs = [
-        UtteranceInput(case.ids, params, 7, 0, 24, prompt=case.prompt, said=case.said)
+        UtteranceSpec(case.ids, params, 7, 0, 24, prompt=case.prompt, said=case.said)
         for case in [*cases, *cases]
     ]
-    runner = ArRunner(model, PrefixCache(model), slots=len(inputs), max_length=400)
+    runner = ArBatch(model, PrefixCache(model), slots=len(inputs), max_length=400)
     groups = [runner.admit(one) for one in inputs]
     while runner.running:
         runner.step()
     for one, group in zip(inputs, groups, strict=True):
-        assert torch.equal(group.level_0(), drawn(model, one))
+        assert torch.equal(group.ar(), sampled(model, one))
 
 
 def moved_nats(expected: Tensor, found: Tensor, codes: Tensor) -> Tensor:
@@ -115,17 +115,17 @@ def test_int8_costs_less_than_a_hundredth_of_a_nat(golden_vallex: Path, tmp_path
     quantize_linears(model)
     shared = [cast("Any", one.blocks[0].attention.qkv)._tiles for one in model.nar_stacks]
     assert all(one is shared[0] for one in shared)  # seven levels, one matrix
-    level_0, level_7 = list[Tensor](), list[Tensor]()
+    ar, level_7 = list[Tensor](), list[Tensor]()
     for case in forced(reference):
         codes = case.codes
-        drawn, also_drawn = (
+        sampled, also_sampled = (
             stepped(one, case.prefix(one, 0), codes[:, 0].tolist())
             for one in (reference.model, model)
         )
-        level_0.append(moved_nats(drawn, also_drawn, codes[:, 0]))
-        finer, also_finer = (
+        ar.append(moved_nats(sampled, also_sampled, codes[:, 0]))
+        finer, also_nar = (
             one.nar_logits(case.prefix(one, 7), codes, 7) for one in (reference.model, model)
         )
-        level_7.append(moved_nats(finer, also_finer, codes[:, 7]))
-    for moved in (level_0, level_7):
+        level_7.append(moved_nats(finer, also_nar, codes[:, 7]))
+    for moved in (ar, level_7):
         assert abs(torch.cat(moved).mean()) < MOST_NATS

@@ -80,7 +80,7 @@ def stores_no_values(qkv: Tensor, at: Tensor, keys: Tensor, values: Tensor, *res
     [
         *((name, cannot_run, "RuntimeError: no C compiler") for name in NAMES),
         ("attend", sees_less, "of the largest entry, of [128, 6, 10]"),
-        ("draw", lambda logits, *rest: plain.draw(-logits, *rest), "of the largest entry"),
+        ("sample", lambda logits, *rest: plain.sample(-logits, *rest), "of the largest entry"),
         ("store", stores_no_values, "of the largest entry"),
     ],
 )

@@ -9,7 +9,7 @@ import torch
 pytest.importorskip("triton")
 
 from tests.models.cuda.kernels.cases import CLOSE, USUAL, distances, few_programs, module_of
-from tests.models.cuda.kernels.test_plain import GREEDY, assert_drawn_as_by_the_sampler
+from tests.models.cuda.kernels.test_plain import GREEDY, assert_sampled_as_by_the_sampler
 
 __all__ = ["few_programs"]
 pytestmark = [
@@ -62,7 +62,7 @@ FAULTS = {
         ("out + row * outputs + column", "out + column"),
         ("tl.load(origin + start", "tl.load(origin"),
     ],
-    "draw": [
+    "sample": [
         ("x += tl.load(bias + ids, inside, 0.0)", "pass"),
         ("back < span, -1", "back < span - 1, -1"),
         ("row * SIZE, codes + row * codes_stride", "row * SIZE, codes"),
@@ -94,9 +94,9 @@ def test_a_mistake_in_a_kernel_is_seen(
     kernel: str, right: str, wrong: str, tmp_path: Path, device: torch.device
 ) -> None:
     module = changed(module_of(kernel), right, wrong, tmp_path / "faulty.py")
-    if kernel == "draw":
+    if kernel == "sample":
         with pytest.raises(AssertionError):
-            assert_drawn_as_by_the_sampler(module.draw, GREEDY, range(8), device)
+            assert_sampled_as_by_the_sampler(module.sample, GREEDY, range(8), device)
     else:
         found = distances(kernel, USUAL, torch.float32, module)
         assert any(far > 10 * CLOSE[torch.float32] for far in found)

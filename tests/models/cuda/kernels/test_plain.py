@@ -1,4 +1,4 @@
-"""What kernels draw of plain rows is what the sampler draws, on the same table."""
+"""What kernels sample of plain rows is what the sampler samples, on the same table."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -13,9 +13,9 @@ from models.cuda.kernels import plain as kernel
 from samplers.ar import plain
 from samplers.ar.plain import is_plain, plain_row
 from samplers.ar.sampler import ArSampler
-from samplers.ar.state import Host, RowInput, SlotTable
+from samplers.ar.state import HostColumn, RowInput, SlotTable
 from samplers.knobs.params import SamplingParams
-from samplers.ops.draw import stream_key, uniform
+from samplers.ops.sample import stream_key, uniform
 
 CPU = torch.device("cpu")
 ROWS, CODES, STOP, FEW = 8, 100, 99, 6
@@ -55,7 +55,7 @@ def rows_of(seed: int, device: torch.device, codes: int = STOP) -> SlotTable:
     """Return rows in all conditions: new, under way, guided, at their limit, stopped, idle.
 
     Args:
-        codes: How many there are among those drawn before: of few, many are repeated.
+        codes: How many there are among those sampled before: of few, many are repeated.
     """
     chance = torch.Generator().manual_seed(seed)
 
@@ -65,13 +65,13 @@ def rows_of(seed: int, device: torch.device, codes: int = STOP) -> SlotTable:
     lengths = integers(30)
     lengths[:2] = torch.tensor([0, 1])
     columns = {
-        Host.ACTIVE: integers(4) > 0, Host.ATTEMPT: integers(3), Host.LIMIT: 10 + integers(40),
-        Host.KEY: torch.tensor([stream_key(seed, row, 0) for row in range(ROWS)]),  # type: ignore[arg-type]
-        Host.PROMPTED: integers(6), Host.AVOID: torch.where(integers(2) > 0, lengths, -1),
-        Host.PARTNER: integers(ROWS),
+        HostColumn.ACTIVE: integers(4) > 0, HostColumn.ATTEMPT: integers(3), HostColumn.LIMIT: 10 + integers(40),
+        HostColumn.KEY: torch.tensor([stream_key(seed, row, 0) for row in range(ROWS)]),  # type: ignore[arg-type]
+        HostColumn.PROMPTED: integers(6), HostColumn.AVOID: torch.where(integers(2) > 0, lengths, -1),
+        HostColumn.PARTNER: integers(ROWS),
     }  # fmt: skip
     table = SlotTable(ROWS, frames=40, prompt=6, vocab_size=CODES, device=device)
-    table.numbers.copy_(torch.stack([columns[column].long() for column in Host], 1))
+    table.numbers.copy_(torch.stack([columns[column].long() for column in HostColumn], 1))
     table.avoid.copy_(torch.randn(ROWS, CODES, generator=chance) * 3)
     table.codes.copy_(integers(codes, ROWS, 47))
     table.lengths.copy_(lengths)
@@ -105,7 +105,7 @@ def logits_of(number: int) -> Tensor:
     return logits
 
 
-def drawn(run: Any, logits: Tensor, table: SlotTable, knobs: Tensor) -> Tensor:
+def sampled(run: Any, logits: Tensor, table: SlotTable, knobs: Tensor) -> Tensor:
     device = table.codes.device
     results = torch.zeros(ROWS, 3, dtype=torch.float64).to(device)
     run(
@@ -115,40 +115,46 @@ def drawn(run: Any, logits: Tensor, table: SlotTable, knobs: Tensor) -> Tensor:
     return results.cpu()
 
 
-def assert_drawn_as_by_the_sampler(
-    draw: Callable[..., None],
+def assert_sampled_as_by_the_sampler(
+    sample: Callable[..., None],
     knobs: Sequence[Mapping[str, Any]],
     seeds: Iterable[int],
     device: torch.device,
 ) -> None:
-    """Of rows that are active; others draw nothing."""
+    """Of rows that are active; others sample nothing."""
     for seed in seeds:
         logits, codes = logits_of(seed), STOP if knobs is KNOBS else FEW
         one, other = rows_of(seed, device, codes), rows_of(seed, CPU, codes)
-        if knobs is GREEDY:  # of codes that were drawn before, nothing but penalties decides
+        if knobs is GREEDY:  # of codes that were sampled before, nothing but penalties decides
             logits[:, :FEW] = logits[:, :FEW] / 3 + 30
             for state in (one, other):
                 state.lengths[:], state.stopped[:] = 20, False
-                for column, number in ((Host.ACTIVE, 1), (Host.LIMIT, 99), (Host.AVOID, -1)):
+                for column, number in (
+                    (HostColumn.ACTIVE, 1),
+                    (HostColumn.LIMIT, 99),
+                    (HostColumn.AVOID, -1),
+                ):
                     state.numbers[:, column] = number
-                state.numbers[:, Host.PARTNER] = torch.arange(ROWS)
-        table = records(knobs, seed, other.numbers[:, Host.PARTNER].tolist())
+                state.numbers[:, HostColumn.PARTNER] = torch.arange(ROWS)
+        table = records(knobs, seed, other.numbers[:, HostColumn.PARTNER].tolist())
         found, expected = (
-            drawn(run, logits, state, table)[state.numbers[:, Host.ACTIVE].cpu() > 0]
-            for run, state in ((draw, one), (plain.draw, other))
+            sampled(run, logits, state, table)[state.numbers[:, HostColumn.ACTIVE].cpu() > 0]
+            for run, state in ((sample, one), (plain.sample, other))
         )
         assert torch.equal(found[:, ::2], expected[:, ::2])
         torch.testing.assert_close(found[:, 1], expected[:, 1], rtol=1e-5, atol=1e-5)
         assert torch.equal(one.lengths.cpu(), other.lengths)
         assert torch.equal(one.stopped.cpu(), other.stopped)
-        for row, held in enumerate((other.numbers[:, Host.PROMPTED] + other.lengths).tolist()):
+        for row, held in enumerate(
+            (other.numbers[:, HostColumn.PROMPTED] + other.lengths).tolist()
+        ):
             assert torch.equal(one.codes[row, :held].cpu(), other.codes[row, :held])
 
 
 @pytest.mark.parametrize("seed", range(8))
 @pytest.mark.parametrize("knobs", [KNOBS, pytest.param(PENALISED, marks=pytest.mark.slow), GREEDY])
 def test_rows_are_drawn_as_by_the_sampler(seed: int, knobs: Any, device: torch.device) -> None:
-    assert_drawn_as_by_the_sampler(kernel.draw, knobs, [seed], device)
+    assert_sampled_as_by_the_sampler(kernel.sample, knobs, [seed], device)
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -165,10 +171,10 @@ def test_the_numbers_of_a_row_say_what_its_params_do(seed: int) -> None:
     for slot, one in enumerate(params):
         sampler.join([slot], RowInput(one, seed, 40, slot))
     packed.host[:] = sampler.table.host
-    packed.host[:, Host.PARTNER] = range(ROWS)
+    packed.host[:, HostColumn.PARTNER] = range(ROWS)
     for step in range(30):
         logits = logits_of(seed + 100 * step)
-        found = drawn(plain.draw, logits, packed, table)[:, 0]
+        found = sampled(plain.sample, logits, packed, table)[:, 0]
         assert found.tolist() == sampler.step(logits).tolist()
     assert torch.equal(packed.lengths, sampler.table.lengths)
 

@@ -1,0 +1,298 @@
+"""The audio of one job: its utterances decoded and joined, and the result; or once more."""
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from contextlib import closing
+from dataclasses import replace
+from time import monotonic
+
+import numpy as np
+
+from app.engine.child_process import RemoteIterator
+from app.engine.interface import Plan
+from app.engine.job import (
+    AudioChunk,
+    Codes,
+    FinishReason,
+    Samples,
+    SpeechResult,
+    Timings,
+    UtteranceCodes,
+    UtteranceResult,
+    WordTimes,
+    gravest,
+)
+from app.engine.join.joiner import Joiner
+from app.engine.join.word_clock import WordClock
+from app.engine.messages import ArMessage, UtteranceDone
+from app.engine.nar.chunks import first_chunks
+from app.engine.nar.process import AudioProcess
+from app.engine.nar.stage import NarStage
+from app.engine.nar.utterance_decoder import UtteranceDecoder
+from app.engine.playback import Playback
+from app.engine.utterance import UtteranceSpec, ar_codes_of
+from models.checkpoints.sources import SpeechModel
+from samplers.knobs.features import sequences_of
+
+_NO_SAMPLES: Samples = np.zeros(0, np.float32)
+
+
+class AudioJob:
+    """Makes the audio of one job; a `app.engine.interface.AudioStream`.
+
+    `utterance` is the one that has begun and not ended.
+    """
+
+    def __init__(
+        self,
+        speech: SpeechModel,
+        plan: Plan,
+        *,
+        decoder: NarStage | AudioProcess,
+        playback: Playback,
+    ) -> None:
+        self._speech = speech
+        self._plan = plan
+        self._decoder = decoder
+        self._playback = playback
+        params = plan.params
+        block = speech.model.config.block_frames
+        at_once = plan.nar == "whole" or params.level_0 == "masked" or sequences_of(params) > 1
+        frame_rate_hz = speech.codec.config.frame_rate_hz
+        self.first_chunks = () if at_once else first_chunks(params, block, frame_rate_hz)
+        self._queue_s = monotonic() - playback.submitted_s - plan.text_s
+        before = plan.job.before
+        self._before_s = before.audio_s if before else 0.0
+        self._rate_hz = speech.codec.config.sample_rate_hz
+        self._joiner = Joiner(
+            self._rate_hz, plan.params.pause_s, pending_s=before.pause_owed_s if before else 0.0
+        )
+        self._digest = hashlib.sha256()
+        self._spoken: list[UtteranceResult] = []
+        self._finish_reason: FinishReason = "stop"
+        self._frames = 0
+        self._ar_s = self._nar_s = self._codec_s = 0.0
+        self.utterance: UtteranceDecoder | RemoteIterator | None = None
+        self._codes = list[Codes]()  # of that utterance
+        self._clock: WordClock | None = None  # likewise
+        self._rate = 1.0  # likewise: its tempo
+        self._first = self._number = len(before.utterances) if before else 0  # of the utterance
+        self._told: dict[tuple[int, int], WordTimes] = {}
+        self._untold: list[WordTimes] = []  # of which the next chunk tells
+        self._untold_codes: list[UtteranceCodes] = []  # likewise
+
+    def close(self) -> None:
+        """Cancel the utterance that has begun and not ended."""
+        if self.utterance is not None:
+            self.utterance.close()
+
+    def push(self, message: ArMessage) -> Iterator[AudioChunk]:
+        """Take what level 0 tells of an utterance, and yield the audio that is final with it.
+
+        Frames are handed on to the decoder at once, those of the next utterance only when the
+        iterators before are exhausted. The last chunk of the job carries its result.
+        """
+        if message.kind == "started":
+            self.utterance = self._decoder.begin(message.inputs)
+            number = self._number - self._first
+            self._clock = self._new_clock(number)
+            self._rate = self._plan.utterances[number].rate
+        elif self.utterance is not None:  # else a pause, which has no codes
+            self.utterance.feed(message.codes, message.kind == "done")
+        return self._audio(message if message.kind == "done" else None, self.utterance or ())
+
+    def _audio(
+        self, end: UtteranceDone | None, sounds: Iterable[AudioChunk]
+    ) -> Iterator[AudioChunk]:
+        """Yield the audio of what an utterance is decoded to so far, and of its end."""
+        chunk = AudioChunk(_NO_SAMPLES, self._rate_hz)
+        for decoded in sounds:
+            if len(chunk.samples):
+                yield self._filled(chunk)
+            chunk = decoded
+            self._join(chunk)
+        if end is not None:
+            rest = self._end_utterance(end)
+            chunk.samples = np.concatenate([chunk.samples, rest])
+        last = end is not None and end.last
+        if last or len(chunk.samples):
+            yield self._filled(chunk, last=last)
+
+    def _join(self, chunk: AudioChunk) -> None:
+        """Put the job's sound in place of an utterance's, and note what the decoder tells of it."""
+        chunk.samples = self._joiner.push(chunk.samples, self._rate)
+        self._nar_s += chunk.nar_s
+        self._codec_s += chunk.codec_s
+        assert chunk.decoded is not None
+        self._codes.append(chunk.decoded)
+        if self._plan.job.codes and len(chunk.decoded):
+            self._untold_codes.append(UtteranceCodes(self._number, chunk.decoded))
+        if self._clock is not None and chunk.alignment is not None:
+            self._clock.push(chunk.alignment)
+            self._tell_words()
+
+    def _end_utterance(self, end: UtteranceDone) -> Samples:
+        """Note the result of an utterance and return the last samples ``[N]`` of its sound."""
+        cut: list[FinishReason] = ["length"] * end.cut
+        # A speech whose texts were all spoken to their ends ended as it should.
+        reason: FinishReason = "stop" if end.finish_reason == "aligned" else end.finish_reason
+        self._finish_reason = gravest(self._finish_reason, reason, *cut)
+        if not end.within:
+            return _NO_SAMPLES
+        utterance = self._plan.utterances[self._number - self._first]
+        # After a cut nothing is spoken that the pause could lead to.
+        pause_after_s = None if end.cut else utterance.pause_after_s
+        codes = np.zeros((0, self._speech.model.config.levels), np.int16)
+        if self.utterance is not None:
+            codes = np.concatenate(self._codes).astype("<i2")
+            self.utterance.close()
+        self.utterance = None
+        self._codes.clear()
+        self._digest.update(codes.tobytes())
+        self._frames += len(codes)
+        self._ar_s += end.ar_s
+        joiner = self._joiner
+        rate_hz = self._rate_hz
+        rest = joiner.finish(pause_after_s, last=end.last and not self._plan.job.more)
+        end_s = self._before_s + joiner.end / rate_hz
+        words = self._tell_words(end_s) if self._plan.words else None
+        self._spoken.append(
+            UtteranceResult(
+                codes,
+                end.finish_reason,
+                pause_after_s=pause_after_s,
+                trace=end.trace,
+                backtracks=end.backtracks,
+                phonemes=utterance.phonemes,
+                takes=end.ranked,
+                text=utterance.text,
+                start_s=self._before_s + joiner.begin / rate_hz,
+                duration_s=(joiner.end - joiner.begin) / rate_hz,
+                trimmed_s=joiner.trimmed / rate_hz,
+                frame_s=self._frame_s,
+                rate=utterance.rate,
+                words=words,
+                sound_after_s=self._sound_after_s(end.spoken),
+                memory=end.memory,
+                voice=utterance.voice,
+            )
+        )
+        self._clock = None
+        self._number += 1
+        return rest
+
+    def _sound_after_s(self, spoken: int | None) -> float | None:
+        """Return for how long the utterance sounds behind its last word, at frame ``spoken``."""
+        head = self._speech.model.config.alignment
+        if spoken is None or head is None:
+            return None
+        joiner = self._joiner
+        spoken_s = (spoken + head.lead_frames) * self._frame_s
+        sound_s = (joiner.end - joiner.begin + joiner.trimmed) / self._rate_hz
+        return round(max(0.0, sound_s - spoken_s), 4)
+
+    def _new_clock(self, number: int) -> WordClock | None:
+        """Return the clock of an utterance of the plan, if timestamps are asked for."""
+        plan = self._plan
+        head = self._speech.model.config.alignment
+        if head is None or not plan.words:
+            return None
+        return WordClock(
+            plan.words[number],
+            plan.utterances[number].phonemes,
+            plan.lengths[number],
+            lead_frames=head.lead_frames,
+            with_phonemes=plan.job.timestamps == "phoneme",
+            voice=plan.speakers[number].voice.name,
+        )
+
+    def _tell_words(self, end_s: float | None = None) -> tuple[WordTimes, ...]:
+        """Return the words that have begun, all if their sound ends; what is new is told next."""
+        joiner = self._joiner
+        rate_hz = self._rate_hz
+        if self._clock is None or (end_s is None and not joiner.sounding):
+            return ()
+        start_s = self._before_s + joiner.begin / rate_hz
+        trimmed_s = joiner.trimmed / rate_hz
+        words = self._clock.words(self._number, start_s, trimmed_s, self._frame_s, end_s)
+        for word in words:
+            if self._told.get((word.utterance, word.index)) != word:
+                self._told[word.utterance, word.index] = word
+                self._untold.append(word)
+        return words
+
+    @property
+    def _frame_s(self) -> float:
+        """How long a frame of the utterance sounds."""
+        return 1.0 / (self._speech.codec.config.frame_rate_hz * self._rate)
+
+    def _filled(self, chunk: AudioChunk, *, last: bool = False) -> AudioChunk:
+        """Return a chunk with all that is to be told now."""
+        self._playback.add(len(chunk.samples) / self._rate_hz)
+        chunk.words = tuple(self._untold)
+        self._untold = []
+        chunk.codes = tuple(self._untold_codes)
+        self._untold_codes = []
+        chunk.result = self._result() if last else None
+        return chunk
+
+    def _result(self) -> SpeechResult:
+        plan = self._plan
+        playback = self._playback
+        return SpeechResult(
+            job_id=plan.job.id,
+            finish_reason=self._finish_reason,
+            seed=plan.seed,
+            params=plan.params,
+            voice=plan.voice.name,
+            language=plan.language,
+            codes_sha256=self._digest.hexdigest(),
+            frames=self._frames,
+            audio_s=self._joiner.samples / self._rate_hz,
+            timings=Timings(
+                queue_s=self._queue_s,
+                text_s=plan.text_s,
+                ar_s=self._ar_s,
+                nar_s=self._nar_s,
+                codec_s=self._codec_s,
+                total_s=monotonic() - playback.submitted_s,
+                first_audio_s=playback.first_audio_s,
+                underrun_s=playback.underrun_s if playback.played else 0.0,
+            ),
+            utterances=tuple(self._spoken),
+            nar=plan.nar,
+            decoder=plan.decoder,
+            pause_owed_s=self._joiner.pending_s,
+            left_out=plan.left_out,
+            made_by=plan.made_by,
+        )
+
+
+def replay(
+    result: SpeechResult,
+    decoder: NarStage | AudioProcess,
+    playback: Playback,
+    sample_rate_hz: int,
+) -> Iterator[AudioChunk]:
+    """Yield the audio of a speech once more: the same samples, the last chunk with the result."""
+    queue_s = monotonic() - playback.submitted_s
+    joiner = Joiner(sample_rate_hz, result.params.pause_s)
+
+    def chunk(samples: Samples, result: SpeechResult | None = None) -> AudioChunk:
+        playback.add(len(samples) / sample_rate_hz)
+        return AudioChunk(samples, sample_rate_hz, result)
+
+    for number, utterance in enumerate(result.utterances):
+        samples = _NO_SAMPLES
+        known = UtteranceSpec.known(utterance)
+        with closing(decoder.begin(known, utterance.codes.shape[1])) as sounds:
+            sounds.feed(ar_codes_of(utterance), True)
+            for decoded in sounds:
+                if len(samples):
+                    yield chunk(samples)
+                samples = joiner.push(decoded.samples, utterance.rate)
+        last = number + 1 == len(result.utterances)
+        samples = np.concatenate([samples, joiner.finish(utterance.pause_after_s, last=last)])
+        total_s = monotonic() - playback.submitted_s
+        timings = Timings(queue_s, 0.0, 0.0, 0.0, total_s - queue_s, total_s)
+        yield chunk(samples, replace(result, timings=timings) if last else None)

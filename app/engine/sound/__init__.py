@@ -1,4 +1,0 @@
-"""Sound: level 0 of a job to audio, chunk by chunk: the finer levels, the codec, joining.
-
-Owns how codes become samples, here or in another process. Does not know how level 0 is drawn.
-"""

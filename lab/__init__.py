@@ -1,0 +1,1 @@
+"""What is beside the service: training, benchmarks, and porting of models."""

@@ -1,0 +1,162 @@
+"""Many utterances together: each has the codes that it has alone, whichever join and leave."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from app.engine.ar.stage import ArBatch
+from app.engine.backend.synthesizer import Synthesizer
+from app.engine.job import STOPPED
+from app.engine.utterance import UtteranceSpec
+from app.settings import BUILTIN_MODEL
+from models.int8.cache import Int8Cache
+from models.stack.attention import attention_statistics
+from models.stack.cache import KVCache
+from models.valle import Valle
+from samplers.ar.sampler import ArSampler
+from samplers.ar.state import RowInput
+from samplers.knobs.features import rows_needed
+from tests.app.engine.ar.requests import (
+    KINDS,
+    ROOM,
+    alone,
+    assert_as_alone,
+    assert_read_its_own,
+    finish,
+    request,
+    runner,
+    sampled,
+)
+from tests.app.tools.serving import settings_of
+
+
+def unending(model: Valle, number: int, max_frames: int = 40) -> UtteranceSpec:
+    """A request that does not sample the stop; traced."""
+    one = request(model, number, kept=None, max_frames=max_frames, trace=True)
+    return replace(one, params=one.params.model_copy(update={"ban_tokens": (512,)}))
+
+
+@pytest.mark.parametrize(
+    "seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2))]
+)
+def test_all_kinds_that_join_late_pause_and_see_neighbours_leave_are_as_each_alone(
+    model, seed
+) -> None:
+    batch, numbers = runner(model, slots=12), range(seed * KINDS, (seed + 1) * KINDS)
+    groups = sampled(batch, [request(model, number, trace=True) for number in numbers], seed)
+    assert_as_alone(model, *groups)
+    reasons = {group.finish_reason for group in groups}
+    assert "length" in reasons
+    assert reasons & STOPPED
+    assert seed or any(group.backtracks for group in groups)  # others may have none
+    assert batch.free_rows == 12
+
+
+@pytest.mark.parametrize("number", range(KINDS))
+def test_a_code_that_is_kept_was_drawn_from_what_the_model_says_of_those_before_it(
+    model, number
+) -> None:
+    group = alone(model, request(model, number, trace=True))
+    assert_read_its_own(model, group)
+    assert group.final == len(group)
+
+
+def spoil(batch: ArBatch, slot: int) -> None:
+    """Leave no numbers in what a slot of the first layer holds."""
+    cache = batch._batch.cache
+    if isinstance(cache, Int8Cache):
+        cache.layers[0].key_scales[slot] = cache.layers[0].value_scales[slot] = np.nan
+    elif isinstance(cache, KVCache):
+        cache.keys[0][slot] = cache.values[0][slot] = torch.nan
+
+
+def test_what_is_no_number_ends_its_utterance_and_no_other_not_even_the_next_there(model) -> None:
+    batch = runner(model, slots=20)
+    sound = batch.admit(unending(model, 1))
+    broken = [batch.admit(unending(model, number)) for number in (0, 10, 18, 19, 23, 25)]
+    for _ in range(2):
+        batch.step()
+    spoilt = [group.sequences[-1].conditions[-1].slot for group in broken]
+    for slot in spoilt:
+        spoil(batch, slot)
+    batch.step()
+    for group in broken:
+        assert group.finish_reason == "error"
+        assert "no numbers" in str(group.error)
+        assert group.final == len(group)
+    assert len(broken[0]) == len(broken[1]) == 2
+    assert batch.free_rows == 19
+    fresh = [batch.admit(unending(model, 2)) for _ in range(19)]
+    finish(batch)
+    assert_as_alone(model, sound, *fresh[:1])
+    assert len({tuple(group.ar().tolist()) for group in fresh}) == 1
+
+
+def test_rows_are_taken_at_admission_and_freed_at_once(model) -> None:
+    batch = runner(model, slots=3)
+    plain, guided = (batch.admit(unending(model, number)) for number in (0, 10))
+    rows = [rows_needed(group.inputs.params) for group in (plain, guided)]
+    assert (batch.free_rows, rows) == (0, [1, 2])
+    with pytest.raises(ValueError, match="slots"):
+        batch.admit(unending(model, 1))
+    batch.step()
+    for _ in range(2):
+        batch.cancel(guided)
+    assert (batch.free_rows, batch.running, guided.finish_reason) == (2, (plain,), "cancelled")
+    with pytest.raises(ValueError, match="positions"):
+        batch.admit(unending(model, 0, ROOM))
+    batch.step([])
+    batch.cancel(plain)
+    assert (batch.free_rows, batch.running, batch.step()) == (3, (), ())
+
+
+@pytest.mark.parametrize("begun", [0, 1])
+def test_an_admission_that_fails_halfway_gives_its_slots_back(model, begun, monkeypatch) -> None:
+    batch = runner(model, slots=4)
+    right, joined = ArSampler.join, list[Sequence[int]]()
+
+    def join(sampler: ArSampler, slots: Sequence[int], row: RowInput) -> None:
+        if len(joined) == begun:
+            raise MemoryError
+        joined.append(slots)
+        right(sampler, slots, row)
+
+    monkeypatch.setattr(ArSampler, "join", join)
+    with pytest.raises(MemoryError):
+        batch.admit(unending(model, 19))
+    monkeypatch.undo()
+    assert (len(joined), batch.free_rows, batch.running, batch.step()) == (begun, 4, (), ())
+    group = batch.admit(unending(model, 19))
+    finish(batch)
+    assert_as_alone(model, group)
+
+
+def test_the_model_is_asked_how_it_attends_only_for_those_who_want_it(model, monkeypatch) -> None:
+    batch = runner(model)
+    curious, plain = batch.admit(unending(model, 16)), batch.admit(unending(model, 0))
+    asked = list[int]()
+
+    def note(queries: torch.Tensor, *rest: torch.Tensor) -> torch.Tensor:
+        asked.append(len(queries))
+        return attention_statistics(queries, *rest)
+
+    monkeypatch.setattr("app.engine.ar.model_runner.attention_statistics", note)
+    batch.step()
+    batch.step()
+    assert asked == [1]
+    batch.cancel(curious)
+    finish(batch, plain)
+    assert asked == [1]
+    assert plain.trace is not None
+    assert np.isnan(plain.trace["attention_strength"]).all()
+
+
+@pytest.mark.slow
+@pytest.mark.weights
+@pytest.mark.parametrize("weights", ["float32", "int8"])
+def test_the_built_in_model_gives_each_the_codes_that_it_has_alone(weights) -> None:
+    options = settings_of(BUILTIN_MODEL, weights=weights, max_text_chars=99)
+    assert Synthesizer.load(options).checks.check_deterministic()

@@ -1,0 +1,126 @@
+"""Where an utterance has spoken its text, and where it says some of it again."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from app.engine.ar.backtracking import RETURN_FRAMES, Backtracker
+from app.engine.ar.sequence import ArSequence, GuidanceBranch
+from app.engine.ar.text_progress import TextProgress, follows_text
+from app.engine.job import Backtrack
+from app.engine.utterance import UtteranceSpec
+from models.alignment.path import MonotonicPath
+from samplers.knobs.params import SamplingParams
+
+SYMBOLS, LEAD = 12, 3
+END = SYMBOLS - 2  # the last mark
+SPOKEN = [symbol for symbol in range(1, END) for _ in range(3)]  # three frames a symbol
+KNOBS = SamplingParams(alignment_stop_frames=24, backtrack_repeat_frames=5, backtrack=True)
+
+
+def progress_of(attended: Sequence[int], params: SamplingParams = KNOBS) -> TextProgress:
+    """The progress after frames that attend to some symbols, fully."""
+    progress = TextProgress(params, SYMBOLS, LEAD)
+    for symbol in attended:
+        row = np.eye(SYMBOLS, dtype=np.float32)[symbol, None, None]
+        ((frame,),) = MonotonicPath.ahead([progress.path], row)
+        progress.path.append(frame)
+    return progress
+
+
+AGAIN = [4, 4, 5, 5, 6, 6]
+
+
+@pytest.mark.parametrize(
+    ("attended", "returned", "end"),
+    [
+        (SPOKEN, None, None),
+        ([*SPOKEN, *[END] * 23], None, None),
+        ([*SPOKEN, *[END] * 24], None, len(SPOKEN) + 24),
+        # The attention leaves the mark: what is said again is cut off, but for the lead.
+        ([*SPOKEN, *[END] * 12, *AGAIN], len(SPOKEN) + 12, len(SPOKEN) + 12 + LEAD),
+        ([*SPOKEN, *[END] * 20, *AGAIN[:4]], None, len(SPOKEN) + 20 + LEAD),
+        ([*SPOKEN, *[END] * 3, *AGAIN], len(SPOKEN) + 3, None),  # it may yet be the last word
+        ([*SPOKEN, *AGAIN], len(SPOKEN), None),
+        ([*SPOKEN[:20], *[1, 1, 2, 2]], None, None),
+        ([*SPOKEN[:20], *[1, 1, 2, 2, 3]], 20, None),
+        ([*SPOKEN[:20], *[1, 1, 7, 2, 3, 3]], None, None),  # a glance is none
+        ([], None, None),
+    ],
+)
+def test_a_text_ends_where_its_end_was_rested_on_and_returns_where_speech_goes_back(
+    attended: list[int], returned: int | None, end: int | None
+) -> None:
+    progress = progress_of(attended)
+    assert (progress.returned, progress.end) == (returned, end)
+
+
+def test_frames_behind_the_text_are_counted_from_its_last_symbol() -> None:
+    assert progress_of([*SPOKEN, *[END] * 9]).spoken == len(SPOKEN)
+    assert progress_of(SPOKEN[:7]).spoken == 7
+    assert not progress_of([*SPOKEN, *[END] * 36]).goes_on
+    assert progress_of([*SPOKEN, *[END] * 37]).goes_on
+
+
+@pytest.mark.parametrize(
+    ("knobs", "follows"),
+    [
+        ({}, False),
+        ({"alignment_stop_frames": 1}, True),
+        ({"backtrack_repeat_frames": 5}, False),
+        ({"backtrack_repeat_frames": 5, "backtrack": True}, True),
+        ({"backtrack": True}, False),
+    ],
+)
+def test_the_alignment_is_followed_where_a_knob_asks_for_it(
+    knobs: dict[str, int], follows: bool
+) -> None:
+    assert follows_text(SamplingParams.model_validate(knobs)) == follows
+
+
+def said(attended: Sequence[int], params: SamplingParams = KNOBS) -> ArSequence:
+    """A sequence that drew a new code at each frame until it ended."""
+    inputs = UtteranceSpec([1, *range(10, 10 + SYMBOLS - 2), 2], params, 0, 0, 500)
+    backtracker = Backtracker(params, (), first_block=15) if params.backtrack else None
+    progress = TextProgress(params, SYMBOLS, LEAD)
+    one = ArSequence(inputs, [GuidanceBranch(0, 1, 1)], backtracker, progress, stop_token=512)
+    for number, symbol in enumerate(attended):
+        row = np.eye(SYMBOLS, dtype=np.float32)[symbol, None, None]
+        ((frame,),) = MonotonicPath.ahead([progress.path], row)
+        progress.path.append(frame)
+        one.append(100 + number)
+        if one.finish_reason is not None:
+            break
+    return one
+
+
+def test_an_utterance_that_rests_at_its_end_is_ended_by_the_alignment() -> None:
+    one = said([*SPOKEN, *[END] * 40])
+    assert (one.finish_reason, len(one.codes)) == ("aligned", len(SPOKEN) + 24)
+
+
+def test_an_utterance_cannot_be_ended_before_its_least_frames() -> None:
+    one = said([*SPOKEN, *[END] * 40], KNOBS.model_copy(update={"min_frames": 60}))
+    assert (one.finish_reason, len(one.codes)) == ("aligned", 51)
+    assert len(said([*SPOKEN, *[END] * 12, *AGAIN]).codes) == len(SPOKEN) + 12 + LEAD
+
+
+def test_words_that_are_said_again_are_taken_back_further_each_time_and_then_stand() -> None:
+    one = said([*SPOKEN, *AGAIN])
+    found = len(SPOKEN) + KNOBS.backtrack_repeat_frames
+    first = len(SPOKEN) - RETURN_FRAMES[0]
+    assert one.backtracker is not None
+    assert one.backtracker.taken == [Backtrack("repeat", found, first, 100 + first)]
+    assert len(one.codes) == first + 1  # and the last of AGAIN behind it
+    for frames in (*RETURN_FRAMES[1:], None):
+        verdict = one.backtracker.check(list(range(found)), len(SPOKEN))
+        kept = None if verdict is None else verdict.keep
+        earliest = one.backtracker.final
+        assert kept == (None if frames is None else max(len(SPOKEN) - frames, earliest))
+
+
+def test_without_backtracking_nothing_that_is_final_is_cut_off() -> None:
+    one = said([*SPOKEN, *[END] * 12, *AGAIN], KNOBS.model_copy(update={"backtrack": False}))
+    assert one.finish_reason == "aligned"
+    assert len(one.codes) == len(SPOKEN) + 12 + KNOBS.backtrack_repeat_frames

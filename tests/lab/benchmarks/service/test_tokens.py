@@ -1,0 +1,37 @@
+"""Tokens are a text in pieces, and every protocol sends all of it."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from app.settings import Settings
+from lab.benchmarks.harness.instrumented import observed_app
+from lab.benchmarks.harness.served import served_here
+from lab.benchmarks.service import tokens
+
+TEXT = "The quick brown fox jumps. It was extraordinarily late."
+
+
+def test_tokens_are_the_text() -> None:
+    pieces = tokens.tokens(TEXT)
+    assert "".join(pieces) == TEXT
+    assert max(map(len, pieces)) <= 6
+    assert len(pieces) > len(TEXT.split())
+
+
+@pytest.mark.parametrize("name", tokens.SOCKETS)
+def test_every_protocol_sends_the_whole_text(name) -> None:
+    sent = tokens.SOCKETS[name].messages(1, tokens.tokens(TEXT))
+    assert " ".join("".join(one["text"] for one in sent).split()) == TEXT
+    assert len(sent) == len(tokens.tokens(TEXT))
+
+
+@pytest.mark.slow
+def test_a_row_for_each_protocol_and_rate(toy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tokens, "RATES", (80,))
+    settings = Settings(model=str(toy), device="cpu", aliases="heart=toy")
+    with served_here(observed_app(settings)) as url:
+        rows = asyncio.run(tokens.measure(url, 1))
+    assert [row["socket"] for row in rows] == [*tokens.SOCKETS]
+    assert all(row["takes"] == 1 for row in rows)
