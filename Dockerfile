@@ -45,8 +45,6 @@ COPY pyproject.toml README.md LICENSE NOTICE ./
 COPY gpu gpu
 COPY samplers samplers
 COPY models models
-COPY tools tools
-COPY cluster cluster
 COPY app app
 COPY valle_serve valle_serve
 # The pattern may match nothing, as in an archive, and the licence is there so that something is copied.

@@ -1,4 +1,4 @@
-"""The command line; each command is a module of `app.commands` or `tools`, imported when it is run.
+"""The command line; each command is a module of `app.commands`, imported when it is run.
 
 Every flag is generated from a declaration elsewhere: those of `serve` from the settings, those of
 `speak` from the request with its knobs. torch is imported lazily, so that `--help` is fast.
@@ -128,7 +128,15 @@ def _run(arguments: list[str]) -> int:
 
     # Building the parser of all commands takes a second, that of one some milliseconds.
     module, name, description = COMMANDS[arguments[0]]
-    command = getattr(import_module(module), name)
+    try:
+        command = getattr(import_module(module), name)
+    except ModuleNotFoundError as error:
+        if error.name not in {"lab", "lab.porting"}:
+            raise
+        _print_errors(
+            f"{arguments[0]}: needs a checkout of the repository, whose folder lab has it"
+        )
+        return MISUSED
     subcommand: Any = CliSubCommand  # its parameter is known at run time only
     field = (subcommand[command], Field(description=description))
     program = create_model("ValleServe", __base__=Program, **{arguments[0]: field})  # type: ignore[call-overload]

@@ -48,7 +48,8 @@ if TYPE_CHECKING:
     pass
 
 # Imported here, or the first request that needs it would hold up the event loop for 0.1 s. Only
-# WAV and PCM are made where it is not installed, as where torch is alone (lab.benchmarks.card.ticket).
+# WAV and PCM are made where it is not installed, as where torch is alone
+# (lab.benchmarks.card.ticket).
 with suppress(ModuleNotFoundError):
     import av as _av  # noqa: F401
 

@@ -16,7 +16,7 @@ import tokenize
 from collections.abc import Iterator
 
 PRODUCT = ("app", "gpu", "models", "samplers", "valle_serve")
-DOCUMENTED = (*PRODUCT, "cluster", "tools", "training", "benchmarks", "scripts", "examples")
+DOCUMENTED = (*PRODUCT, "deploy", "lab", "scripts", "examples")
 MOST_PARAMETERS = 6
 LIMITS = {
     "names": 0,  # class names that are there twice
@@ -31,7 +31,7 @@ ELSEWHERE = re.compile(
 )
 """What tells of how the project is worked on: a reader of a page or a comment was not there."""
 _READ = {".py", ".md", ".js", ".css", ".html", ".yml", ".yaml", ".toml", ".sh", ".txt", ""}
-_NOT_OURS = ("app/studio/vendor/", "training/judging/", "tests/scripts/test_budget.py")
+_NOT_OURS = ("app/studio/vendor/", "lab/training/judging/", "tests/scripts/test_budget.py")
 _NO_CODE = (
     tokenize.COMMENT,
     tokenize.NL,

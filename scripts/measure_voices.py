@@ -16,7 +16,7 @@ from app.main import create_engine
 from app.settings import BUILTIN_MODEL, Settings
 from models.voices.loudness import loudness_lufs
 
-SENTENCES = Path(__file__).resolve().parents[1] / "tools" / "sentences.txt"
+SENTENCES = Path(__file__).resolve().parents[1] / "app" / "commands" / "sentences.txt"
 SPOKEN = 10
 SEED = 1
 

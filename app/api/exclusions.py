@@ -11,7 +11,7 @@ from pydantic import BaseModel
 
 from app.audio.formats import FORMAT_ALIASES, OPUS_RATES, SampleRate
 from app.engine.errors import InvalidRequest
-from samplers.knobs.conditions import Conditions, GuidanceBranch, excluded, hold, one_of, other_than
+from samplers.knobs.conditions import Condition, Conditions, excluded, hold, one_of, other_than
 from samplers.knobs.params import SamplingParams
 from samplers.knobs.resolve import contradictions
 
@@ -28,12 +28,12 @@ class Exclusion:
     param: str
 
 
-def _named(form: str) -> GuidanceBranch:
+def _named(form: str) -> Condition:
     """Return all names of a format."""
     return one_of(form, *(alias for alias, meant in FORMAT_ALIASES.items() if meant == form))
 
 
-_GIVEN: Final = GuidanceBranch({"type": "number"}, lambda value: value is not None)
+_GIVEN: Final = Condition({"type": "number"}, lambda value: value is not None)
 _NO_OPUS: Final = one_of(*(rate for rate in get_args(SampleRate) if rate not in OPUS_RATES))
 
 EXCLUSIONS: Final[Sequence[Exclusion]] = (

@@ -204,7 +204,7 @@ class CostModel:
         return None if math.isinf(self.speed) else math.floor(self.speed)
 
     def chunk_s(self, frames: int) -> float:
-        """Return the time in which frames of level 0 are sampled and the chunk that they end is made.
+        """Return the time to sample frames of level 0 and to make the chunk that they end.
 
         No other is made meanwhile. A quota may stop the steps once more than measured.
         """

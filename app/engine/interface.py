@@ -1,7 +1,7 @@
 """What a job becomes in a model: its plan, its level 0 in a batch, its stream of sound.
 
-Two threads run a model: one samples level 0 of all jobs together (`Batch`), the other makes the audio
-of it, a chunk at a time (`AudioStream`). The parts of a model are in `app.engine.model`.
+Two threads run a model: one samples level 0 of all jobs together (`Batch`), the other makes the
+audio of it, a chunk at a time (`AudioStream`). The parts of a model are in `app.engine.model`.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence

@@ -345,7 +345,8 @@ class UtteranceResult(UtteranceInfo):
 
     def kept(self, frames: int) -> "UtteranceResult":
         """Return its first frames, as they were before any later one was sampled."""
-        # A backtrack counts if a frame that is kept was sampled after it, and so do those before it.
+        # A backtrack counts if a frame that is kept was sampled after it, and so do those before
+        # it.
         last = max((n for n, one in enumerate(self.backtracks) if one.kept < frames), default=-1)
         return replace(
             self,
@@ -394,7 +395,7 @@ class SpeechResult:
 
     @property
     def sound_frames(self) -> float:
-        """How many frames its sound lasts, pauses aside: fewer than were sampled if it is faster."""
+        """How many frames its sound lasts, pauses aside: fewer than sampled if it is faster."""
         return sum(len(one.codes) / one.rate for one in self.utterances)
 
     @property
@@ -446,7 +447,7 @@ class AudioChunk:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a job is: the index of the utterance being sampled, of how many, and frames so far."""
+    """How far a job is: the index of its current utterance, of how many, and frames so far."""
 
     utterance: int = 0
     utterances: int = 0

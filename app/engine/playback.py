@@ -58,7 +58,7 @@ class Playback:
         return 0.0 if self.first_s is None else max(0.0, self.runs_out_s - monotonic())
 
     def lead_of(self, sampled_s: float) -> float:
-        """Return by how many seconds level 0, of which so much is sampled, is ahead of the playback.
+        """Return by how many seconds level 0, sampled so far, is ahead of the playback.
 
         What gives way is not further ahead than what is sampled: of such jobs, those that have
         least come first.

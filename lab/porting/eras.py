@@ -1,7 +1,7 @@
 """Detection of a published model's training switches by teacher-forced loss.
 
-The files do not state them (`lab.porting.convert.Switches`), but under wrong switches a model predicts
-badly, which can be measured on any speech with known codes and phonemes.
+The files do not state them (`lab.porting.convert.Switches`), but under wrong switches a model
+predicts badly, which can be measured on any speech with known codes and phonemes.
 """
 
 from collections.abc import Sequence

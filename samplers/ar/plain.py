@@ -2,8 +2,8 @@
 
 Nearly all rows have temperature, top-k, top-p, min-p, guidance, and what lowers and raises single
 codes before them. A kernel samples a step of such rows on the same table as
-`samplers.ar.sampler.ArSampler`, and what it computes is what that does: `sample` unpacks the numbers,
-and is the reference that kernels are compared with.
+`samplers.ar.sampler.ArSampler`, and what it computes is what that does: `sample` unpacks the
+numbers, and is the reference that kernels are compared with.
 """
 
 import math

@@ -9,58 +9,58 @@ from typing import Any, TypeAlias
 
 
 @dataclass(frozen=True)
-class GuidanceBranch:
+class Condition:
     """A set of values of one field."""
 
     schema: Mapping[str, Any]  # JSON Schema of the values, as they are sent
     holds: Callable[[Any], bool]  # whether a value is one of them, as the field has it
 
 
-Conditions: TypeAlias = Mapping[str, GuidanceBranch]
+Conditions: TypeAlias = Mapping[str, Condition]
 """Field -> the values that it must have; all of them must."""
 
 
-def other_than(value: Any) -> GuidanceBranch:
+def other_than(value: Any) -> Condition:
     """Return every value but one."""
     kept = tuple(value) if isinstance(value, list) else value
-    return GuidanceBranch({"not": {"const": value}}, lambda one: bool(one != kept))
+    return Condition({"not": {"const": value}}, lambda one: bool(one != kept))
 
 
-def one_of(*values: Any) -> GuidanceBranch:
+def one_of(*values: Any) -> Condition:
     """Return some values."""
-    return GuidanceBranch({"enum": list(values)}, lambda one: one in values)
+    return Condition({"enum": list(values)}, lambda one: one in values)
 
 
-def above(bound: float) -> GuidanceBranch:
+def above(bound: float) -> Condition:
     """Return the numbers above a bound."""
-    return GuidanceBranch({"exclusiveMinimum": bound}, lambda one: bool(one > bound))
+    return Condition({"exclusiveMinimum": bound}, lambda one: bool(one > bound))
 
 
-def at_least(bound: float) -> GuidanceBranch:
+def at_least(bound: float) -> Condition:
     """Return the numbers from a bound on."""
-    return GuidanceBranch({"minimum": bound}, lambda one: bool(one >= bound))
+    return Condition({"minimum": bound}, lambda one: bool(one >= bound))
 
 
-def at_most(bound: float) -> GuidanceBranch:
+def at_most(bound: float) -> Condition:
     """Return the numbers up to a bound."""
-    return GuidanceBranch({"maximum": bound}, lambda one: bool(one <= bound))
+    return Condition({"maximum": bound}, lambda one: bool(one <= bound))
 
 
-def lacking(entry: str, named: Mapping[str, Sequence[str]]) -> GuidanceBranch:
+def lacking(entry: str, named: Mapping[str, Sequence[str]]) -> Condition:
     """Return the lists without an entry, and the names of those among ``named``."""
     names = [name for name, entries in named.items() if entry not in entries]
     listed = {"type": "array", "not": {"contains": {"const": entry}}}
-    return GuidanceBranch(
+    return Condition(
         {"anyOf": [{"enum": names}, listed]} if names else listed,
         lambda one: entry not in (named[one] if isinstance(one, str) else one),
     )
 
 
-def codes_up_to(last: int) -> GuidanceBranch:
+def codes_up_to(last: int) -> Condition:
     """Return the lists of codes, and the objects whose names are codes, of which none is above."""
     names = {"items": {"minimum": 0, "maximum": last}}
     keys = {"propertyNames": {"pattern": numbers_up_to(last)}}
-    return GuidanceBranch({**names, **keys}, lambda codes: all(0 <= one <= last for one in codes))
+    return Condition({**names, **keys}, lambda codes: all(0 <= one <= last for one in codes))
 
 
 def numbers_up_to(last: int) -> str:

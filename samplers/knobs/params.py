@@ -81,8 +81,8 @@ class RequestKnobs(KnobSet):
         group="bans", off=[], max_length=MOST_CODES, fail_fast=True,
     )
     ban_sequences: tuple[BannedSequence, ...] = knob(
-        (), "Sequences of codes whose last code is punished when the others were just sampled. With "
-        "backtrack, one that was completed all the same is taken back to its first code.",
+        (), "Sequences of codes whose last code is punished when the others were just sampled. "
+        "With backtrack, one that was completed all the same is taken back to its first code.",
         group="bans", off=[], max_length=64, fail_fast=True,
     )
     min_frames: int = knob(
@@ -343,17 +343,17 @@ class CandidateKnobs(KnobSet):
     # fmt: off
     best_of: int = knob(
         1,
-        "How many takes of each utterance are sampled in parallel, each with its own noise. The best "
-        "is kept: first those that spoke to their stop, then by rank. No audio is sent before all "
-        "have ended, and each needs a row.",
+        "How many takes of each utterance are sampled in parallel, each with its own noise. The "
+        "best is kept: first those that spoke to their stop, then by rank. No audio is sent "
+        "before all have ended, and each needs a row.",
         group="candidates", off=1, step=1, ge=1, le=8,
         values=(1, 2, 4),
         synonyms="quality better retry candidates",
     )
     beam_width: int = knob(
         0,
-        "Beam search over this many beams instead of random samples; 1 is greedy, 0 is off. No audio "
-        "is sent before the search has ended, and each beam needs a row.",
+        "Beam search over this many beams instead of random samples; 1 is greedy, 0 is off. No "
+        "audio is sent before the search has ended, and each beam needs a row.",
         group="candidates", off=0, step=1, slider=False, ge=0, le=8,
     )
     beam_length_power: float = knob(

@@ -27,7 +27,7 @@ class StepKnobs(KnobSet):
 
     # fmt: off
     repetition_penalty: Annotated[float, SwitchesStep("repetition_penalty")] = knob(
-        1.0, "Divides the odds of recently sampled codes, once per occurrence; above 1 discourages.",
+        1.0, "Divides the odds of recent codes, once per occurrence; above 1 discourages.",
         group="repetition", off=1.0, step=0.01, bottom=0.9, top=1.5, gt=0.0,
         values=(1.0, 1.02, 1.05, 1.1),
         synonyms="repeat loop stutter again",

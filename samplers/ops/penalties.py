@@ -1,4 +1,6 @@
-"""Penalties: finite changes to the logits of codes sampled before, and of the stop; -inf stays -inf.
+"""Penalties: finite changes to the logits of codes sampled before, and of the stop.
+
+-inf stays -inf.
 
 ``lengths`` are ``(B, 1)`` int64, frames sampled; ``mode`` is ``(B, 1)`` int64, an index of `MODES`.
 

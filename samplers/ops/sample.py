@@ -96,7 +96,8 @@ def uniform(
         step: ``(B, 1)`` int64 or a number, as the next two: which AR token, or masked pass.
         position: Which frame.
         attempt: How often the row was rewound.
-        sample: Which of several samples at one place, a `NoiseStream`; ``(n, 1, 1)`` int64: all of them.
+        sample: Which of several samples at one place, a `NoiseStream`; ``(n, 1, 1)`` int64: all of
+        them.
 
     Returns:
         ``(B, width)`` float32 strictly inside (0, 1), or ``(n, B, width)``. Near 0 the spacing is

@@ -43,7 +43,7 @@ def find_loop(
 
 
 def _periods(codes: Sequence[int], longest: int) -> Iterator[int]:
-    """Yield how many frames ago the newest code was sampled, each time within the longest period."""
+    """Yield how many frames ago the newest code was sampled, within the longest period."""
     before = codes[-2 : -2 - longest : -1]
     period = 0
     for _ in range(before.count(codes[-1]) if before else 0):

@@ -129,7 +129,7 @@ class Scores(Rows):
             self._floors.append(floor)
 
     def noise(self, sample: Tensor | int, width: int) -> Tensor:
-        """Return uniform noise for the next code, ``(B, width)``; each `NoiseStream` has its own."""
+        """Return uniform noise for the next code, ``(B, width)``; one a `NoiseStream`."""
         return uniform(self.keys, width, step=self.lengths, attempt=self.attempts, sample=sample)
 
     def knob(self, name: str, own: Tensor) -> Tensor:

@@ -45,7 +45,7 @@ class SampleResult(Rows):
 
     @property
     def empty(self) -> Tensor:
-        """``(B,)`` bool, rows from which nothing may be sampled: they alone give an excluded code."""
+        """``(B,)`` bool, rows that have nothing to sample: only they give an excluded code."""
         return self.logits.gather(-1, self.codes[:, None])[:, 0] == -torch.inf
 
 
@@ -77,7 +77,7 @@ class TokenSampler:
         return self._mirostat is not None
 
     def sample(self, scores: Scores) -> SampleResult:
-        """Sample one code a row, any from a row of -inf alone; needs ``scores.mu`` if `wants_mu`."""
+        """Sample one code a row, any from a row of -inf alone; needs ``mu`` if `wants_mu`."""
         if self._mirostat:
             self._mirostat.truncate(scores)
         noise = self._noise(scores)
@@ -190,9 +190,9 @@ class RepetitionAware(HistoryReader):
 class Redraw:
     """Samples again in rows where entropix decided so; the others keep their codes.
 
-    *Resample* excludes the code that was sampled and samples another: P(j) = sum_i p_i p_j / (1 - p_i).
-    *Candidates* samples several and takes the likeliest: with the codes in ascending order and C
-    their cumulated probabilities, P(i) = C_i^n - C_(i-1)^n.
+    *Resample* excludes the code that was sampled and samples another: P(j) = sum_i p_i p_j / (1 -
+    p_i). *Candidates* samples several and takes the likeliest: with the codes in ascending order
+    and C their cumulated probabilities, P(i) = C_i^n - C_(i-1)^n.
     """
 
     def __init__(self, batch: BatchParams) -> None:

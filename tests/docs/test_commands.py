@@ -118,7 +118,8 @@ NOT_HERE = {
     "scripts/install": "it takes minutes and makes an environment",
     "scripts/sbom": "it asks a registry for its tool",
     "git restore samplers": "it undoes what test_tour.py does to a copy",
-    "python -m lab.benchmarks.cluster.simulate --plan": "slow; tests/lab/benchmarks/cluster does the same",
+    "python -m lab.benchmarks.cluster.simulate --plan": "slow; tests/lab/benchmarks/cluster does "
+    "the same",
     "python -m lab.benchmarks.card.ticket": "minutes; test_ticket.py does each part",
 }
 

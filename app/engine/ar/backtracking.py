@@ -24,8 +24,8 @@ from samplers.ops.stuck import discourage, find_loop, find_silence
 KEPT_SILENCE = 20  # frames: a pause, as people make them
 FAILURES_TO_BAN = 2
 RETURN_FRAMES = (4, 8, 16, 32, 48)
-"""Frames before speech goes back in its text that are sampled again: further each time it fails, and
-then such speech may stand. docs/results/texts.md has what others gave."""
+"""Frames before speech goes back in its text that are sampled again: further each time it fails,
+and then such speech may stand. docs/results/texts.md has what others gave."""
 
 
 @dataclass(frozen=True, slots=True)

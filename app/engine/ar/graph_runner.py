@@ -3,8 +3,9 @@
 A graph is a way to play a function, not another one: without a capturer the same are called.
 There is one for each number of rows, with what launches nothing else behind it: the logits alone,
 which the sampler then samples from as everywhere; or a *look*, several frames sampled one after the
-other, where one kernel samples all rows; and one for all rows with the statistics of attention, which
-entropix reads. Where a row goes on is computed on the device: the host sends what it decided alone.
+other, where one kernel samples all rows; and one for all rows with the statistics of attention,
+which entropix reads. Where a row goes on is computed on the device: the host sends what it decided
+alone.
 """
 
 from collections.abc import Sequence

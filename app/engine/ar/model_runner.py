@@ -43,8 +43,8 @@ class ModelOutput(NamedTuple):
     attention: Tensor  # ``[B, 4]`` float32 of `samplers.ops.entropix.ATTENTION`
     invalid: Tensor  # ``[n]`` bool: whether there was a NaN
     places: Sequence[int]  # whose, of each of the n
-    # ``[B, W]`` float32, the attention to the text, see `ArModelRunner.text_width`; None if nobody's
-    # is followed
+    # ``[B, W]`` float32, the attention to the text, see `ArModelRunner.text_width`; None if
+    # nobody's is followed
     text: Tensor | None
 
 
@@ -296,7 +296,7 @@ class ArModelRunner(ABC):
         """Feed the newest frame of each sequence that is not idle; of at least one."""
 
     def sample(self, sequences: Sequence[ArSequence]) -> Fetch | None:  # noqa: ARG002
-        """Feed the sequences and sample `stride` frames; None where no kernel samples all of them."""
+        """Feed the sequences and sample `stride` frames; None where no kernel does for all."""
         return None
 
     def fetch(self, fed: ModelOutput, codes: Tensor, logprobs: Tensor | None) -> Fetch:

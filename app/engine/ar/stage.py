@@ -2,11 +2,11 @@
 
 So do jobs (`ArStage`), which sample one utterance after the other.
 
-A step writes what the host decided, feeds the model, samples, and reads what was sampled: at once on a
-CPU, a step later on a GPU, where the host would else wait for each step before it queues the next.
-There a step is several frames of plain rows (`GraphRunner.stride`). So there a row that drew the
-stop samples nothing more by itself, and of a row that is rewound or given to another the results of
-its old generation are dropped.
+A step writes what the host decided, feeds the model, samples, and reads what was sampled: at once
+on a CPU, a step later on a GPU, where the host would else wait for each step before it queues the
+next. There a step is several frames of plain rows (`GraphRunner.stride`). So there a row that drew
+the stop samples nothing more by itself, and of a row that is rewound or given to another the
+results of its old generation are dropped.
 
 An utterance has the same codes, bit for bit, whichever others are in the batch: its slots, its rows
 of the sampler and its noise are its own, and the stack computes row by row.

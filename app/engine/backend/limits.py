@@ -7,7 +7,7 @@ from typing import Any
 
 from app.engine.errors import InvalidRequest
 from models.config import ModelConfig
-from samplers.knobs.conditions import GuidanceBranch, at_most, codes_up_to, one_of
+from samplers.knobs.conditions import Condition, at_most, codes_up_to, one_of
 from samplers.knobs.params import SamplingParams
 
 _SHOWN_DIGITS = 20
@@ -17,7 +17,7 @@ _SHOWN_DIGITS = 20
 class Limit:
     """The values of a field that a model takes, and what is said of others."""
 
-    allowed: GuidanceBranch
+    allowed: Condition
     say: Callable[[Any], str]  # why a value is refused
 
 
@@ -37,7 +37,7 @@ def limits_of(config: ModelConfig) -> dict[str, Limit]:
     unmasked = "the model cannot draw level 0 in masked passes"
     last = config.stop_token
     prompted = config.max_prompt_frames > 0
-    can: Sequence[tuple[str, bool, GuidanceBranch, str]] = (
+    can: Sequence[tuple[str, bool, Condition, str]] = (
         ("level_0", config.masked_ar, one_of("ar", "auto"), unmasked),
         ("cfg_strength", config.has_null_condition, at_most(1), untrained),
         ("nar_cfg_strength", config.nar_has_null_condition, at_most(1), untrained),

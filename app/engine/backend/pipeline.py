@@ -1,8 +1,8 @@
 """The whole way of speech, in one thread: AR, NAR, codec.
 
 An engine does the same on threads of its own. One steps the batch, which samples the first code of
-each frame (AR). Another pushes what the batch has sampled into the streams of sound, which sample the
-other codes (NAR) and decode them (codec). Here both take turns.
+each frame (AR). Another pushes what the batch has sampled into the streams of sound, which sample
+the other codes (NAR) and decode them (codec). Here both take turns.
 """
 
 from collections import deque

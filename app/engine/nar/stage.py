@@ -116,7 +116,7 @@ class NarStage:
                 utterance.make()
 
     def allocate(self) -> None:
-        """Get the pool, and capture what is captured over it, where that is wanted and not there."""
+        """Get the pool, and capture the graphs over it, where that is wanted and not done."""
         if self.pool is None and self._get_pool is not None:
             self.pool = self._get_pool()
             model = self._speech.model

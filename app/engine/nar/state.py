@@ -194,7 +194,7 @@ class NarState:
         self.codes = torch.cat([self.codes, own])
 
     def given(self, window: Window) -> NDArray[np.int64]:
-        """Return the codes ``[n, K]`` of frames of a window's passes that are not sampled, or -1."""
+        """Return the codes ``[n, K]`` of a window's frames that are not sampled, or -1."""
         ar = self.ar[window.first : window.last]
         kept = self.inputs.kept
         given = np.full((len(ar), self._model.config.levels), -1, np.int64)

@@ -121,7 +121,7 @@ class UtteranceDecoder(Iterator[AudioChunk]):
         self._made.append(error)
 
     def _complete(self) -> list[Tensor]:
-        """Return the chunks ``[n, count]`` of the codec that are sampled now and were not before."""
+        """Return the chunks ``[n, count]`` of the codec that are new."""
         codes = self.levels.codes
         windows = self._chunks.up_to(len(codes), ended=self._ended and not self._work)
         # Each of its own memory: where it lies must not depend on how the frames came.

@@ -1,4 +1,4 @@
-"""Which jobs sample level 0 in the next step; jobs join and leave between two steps of the batch."""
+"""Which jobs sample level 0 in the next step; jobs join and leave between two steps."""
 
 import math
 from collections import Counter
@@ -17,7 +17,7 @@ from app.engine.serving.metrics import EngineMetrics
 from app.engine.serving.running import JobHandle
 
 MAX_WAITING_S = 10.0
-"""Seconds of speech that may be sampled ahead of the audio worker; a job that has more is paused."""
+"""Seconds of speech that may be sampled ahead of the audio worker; a job with more is paused."""
 
 LATE_S = 1.0
 AHEAD_S = 3.0

@@ -1,10 +1,10 @@
 """Exactness and speed of level 0 at the published size on a device.
 
-12 layers of 1024, 16 heads, random weights in bfloat16; a prefix of 100 vectors and 750 codes sampled
-at temperature 1 and never the stop, prefill included in the time. Ours eager and replayed from CUDA
-graphs, with kernels of our own and without, against `generate` of `transformers` with the same
-weights, eager and with its StaticCache. Rounds are interleaved; figures are medians, ratios are
-taken round by round. Needs neither HTTP nor phonemes.
+12 layers of 1024, 16 heads, random weights in bfloat16; a prefix of 100 vectors and 750 codes
+sampled at temperature 1 and never the stop, prefill included in the time. Ours eager and replayed
+from CUDA graphs, with kernels of our own and without, against `generate` of `transformers` with the
+same weights, eager and with its StaticCache. Rounds are interleaved; figures are medians, ratios
+are taken round by round. Needs neither HTTP nor phonemes.
 """
 
 import statistics

@@ -2,12 +2,12 @@
 
     python -m lab.benchmarks.service.hostile --out hostile.json
 
-Each file of `lab.benchmarks.harness.hostile_files` is sent to `POST /v1/audio/codes` again and again by
-one client at an address of its own, the tiny ones in several connections at once. Meanwhile a
-stranger streams a sentence again and again. A row has the file's bytes, the status of the answer,
-how much the main process grew at most (resident, looked at twenty times a second), the stranger's
-median seconds to the first byte alone and beside, and how many of the stranger's streams had other
-bytes than alone: none must.
+Each file of `lab.benchmarks.harness.hostile_files` is sent to `POST /v1/audio/codes` again and
+again by one client at an address of its own, the tiny ones in several connections at once.
+Meanwhile a stranger streams a sentence again and again. A row has the file's bytes, the status of
+the answer, how much the main process grew at most (resident, looked at twenty times a second), the
+stranger's median seconds to the first byte alone and beside, and how many of the stranger's streams
+had other bytes than alone: none must.
 """
 
 import hashlib

@@ -2,7 +2,8 @@
 
 A clip of a corpus of teachers begins anywhere in a shard. Of people (`BY_SPEAKER`) every one is
 heard as often as another, however long they spoke, and a clip lies within one recording and begins
-where a frame does, so that its codes are those of the whole recording (`lab.training.codec.encoded`).
+where a frame does, so that its codes are those of the whole recording
+(`lab.training.codec.encoded`).
 """
 
 from collections.abc import Mapping, Sequence

@@ -5,9 +5,9 @@
 Three stages of one budget of steps. *Open*: encoder and decoder with nothing between them, until
 there is a latent to fit the codebooks to. *Quantised*: residual vector quantisation with a random
 number of levels. *Settled*: encoder and codebooks stay as they are, so that codes can be made and a
-language model begun (`lab.training.export codec`, `lab.training.lm.codes`), and the decoder alone goes on,
-now against a discriminator, too. Rates of learning fall to zero at the end of the second stage for
-what settles, and at the end of the budget for the rest.
+language model begun (`lab.training.export codec`, `lab.training.lm.codes`), and the decoder alone
+goes on, now against a discriminator, too. Rates of learning fall to zero at the end of the second
+stage for what settles, and at the end of the budget for the rest.
 
 The same command goes on where the last run stopped: batches follow from the seed and the number of
 the step. `--warm-start FOLDER` begins with the codec of a folder, its codebooks settled.

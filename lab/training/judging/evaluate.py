@@ -5,7 +5,7 @@
     python -m lab.training.judging.evaluate --model --voice bella --voice emma
     python -m lab.training.judging.evaluate --model --knobs cfg_strength=1 --knobs cfg_strength=2
     python -m lab.training.judging.evaluate --url http://127.0.0.1:8000
-    python -m lab.training.judging.evaluate --wav-dir recordings/      # 0001-s0.wav: sentence 1, seed 0
+    python -m lab.training.judging.evaluate --wav-dir recordings/  # 0001-s0.wav: sentence 1, seed 0
 
 One table (Markdown) goes to stdout and everything, each recording included, to a JSON file. The
 figures carry 95 % intervals over sentences. Nothing may be tuned on these sentences.

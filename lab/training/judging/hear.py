@@ -1,7 +1,9 @@
 """Judges for `valle-serve study`: how many words of the takes are wrong, as Whisper hears them.
 
-    valle-serve study temperature=0.4:1.2:9 --judge ".venv/bin/python -m lab.training.judging.hear"
-    valle-serve study top_k=1,9 --judge ".venv/bin/python -m lab.training.judging.hear --joined heard"
+    valle-serve study temperature=0.4:1.2:9 --judge \
+        ".venv/bin/python -m lab.training.judging.hear"
+    valle-serve study top_k=1,9 --judge \
+        ".venv/bin/python -m lab.training.judging.hear --joined heard"
 
 Reads lines ``{"text": ..., "sound": PATH, "setting": ...}``. The first writes a line ``{"wer": ...,
 "cer": ...}`` each. Whisper listens to 30 s whatever there is, so that a take of 2 s costs as much

@@ -11,9 +11,9 @@ stand the same figures for true speech of these speakers and for its codec round
 ways: nobody can do better than those. Between them and the model stands speech of which level 0 is
 true and the NAR levels are the model's: what is lost behind it, level 0 has lost.
 
-*people* are real ones (`lab.training.judging.people`): their references are other recordings than the
-one that is uploaded. *voices* are those that ship: what the model says as each is uploaded, and its
-references are other sentences. *unseen* are speakers of the slow teacher who were kept out of
+*people* are real ones (`lab.training.judging.people`): their references are other recordings than
+the one that is uploaded. *voices* are those that ship: what the model says as each is uploaded, and
+its references are other sentences. *unseen* are speakers of the slow teacher who were kept out of
 training (`lab.training.speech.chorus`). Mixtures of one teacher's voices are more alike than people
 are: with ``--rates`` each is also heard at other sizes (`lab.training.speech.perturb`), and of all
 these the ``--speakers`` whose references are furthest apart are taken.

@@ -2,9 +2,10 @@
 
     python -m lab.training.lm.restore --every 2
 
-What goes on from sound (`lab.training.speech.perturb`, `lab.training.speech.recorded`) can then go on
-without the hours that the slow teacher takes. It has passed through the codec, so its entries are
-marked: the codec itself is never trained on it, and the kept codes stay those of the true speech.
+What goes on from sound (`lab.training.speech.perturb`, `lab.training.speech.recorded`) can then go
+on without the hours that the slow teacher takes. It has passed through the codec, so its entries
+are marked: the codec itself is never trained on it, and the kept codes stay those of the true
+speech.
 """
 
 import argparse

@@ -1,9 +1,9 @@
 """How long a voice rests before it ends: drawn anew each time an utterance is heard.
 
-All corpora leave one length of silence behind the last word (`lab.training.lm.codes.trimmed`). A model
-that has heard nothing else ends there within one frame, its odds rising by 35 nats, and nothing
-that weighs the length of speech moves it. Targets whose rest is spread teach odds that rise over
-frames.
+All corpora leave one length of silence behind the last word (`lab.training.lm.codes.trimmed`). A
+model that has heard nothing else ends there within one frame, its odds rising by 35 nats, and
+nothing that weighs the length of speech moves it. Targets whose rest is spread teach odds that rise
+over frames.
 """
 
 from typing import Final

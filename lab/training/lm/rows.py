@@ -27,7 +27,8 @@ class Row:
 
     Of the codes that the row sees of its utterance, a share of ``corrupted`` is random, and of
     level 0 a share of ``drawn`` is what the model draws in their place. What was ``known`` of its
-    text when each frame was drawn is all of it, or grows (`lab.training.lm.growing`), at level 0 alone.
+    text when each frame was drawn is all of it, or grows (`lab.training.lm.growing`), at level 0
+    alone.
     """
 
     utterance: CodedUtterance

@@ -12,10 +12,11 @@ model, since at inference they are all its own. How long an utterance rests at i
 
 `--warm-start FOLDER` begins with exported weights and with no curriculum: with all of them where
 the folder's codec makes the same codes, else with its stack, its tables translated (see
-`lab.training.lm.translate`). Matrices of the stack are trained by Muon (Jordan et al. 2024), the rest
-by AdamW; their rates fall to zero over the budget of steps. What is exported is the moving average
-of the weights. The log has losses by level, of training beside those of validation. The same
-command goes on where the last run stopped: batches follow from the seed and the number of the step.
+`lab.training.lm.translate`). Matrices of the stack are trained by Muon (Jordan et al. 2024), the
+rest by AdamW; their rates fall to zero over the budget of steps. What is exported is the moving
+average of the weights. The log has losses by level, of training beside those of validation. The
+same command goes on where the last run stopped: batches follow from the seed and the number of the
+step.
 """
 
 import argparse

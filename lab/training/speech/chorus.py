@@ -56,7 +56,7 @@ PEAK = 0.98
 
 
 @dataclass(frozen=True)
-class Line:
+class ScriptLine:
     """What is to be said, by whom, and how fast."""
 
     text: str
@@ -65,7 +65,7 @@ class Line:
     part: Part
 
 
-def script(texts: Sequence[str], seed: int) -> Iterator[list[Line]]:
+def script(texts: Sequence[str], seed: int) -> Iterator[list[ScriptLine]]:
     """Yield the lines of each shard: unseen sentences, unseen speakers, then round after round.
 
     The script ends where the texts do, which nobody else says.
@@ -84,7 +84,7 @@ def script(texts: Sequence[str], seed: int) -> Iterator[list[Line]]:
         order = random.permutation(len(cast))
         speeds = random.uniform(*SPEEDS, size=len(cast))
         yield [
-            Line(text, cast[place], float(speed), part)
+            ScriptLine(text, cast[place], float(speed), part)
             for text, place, speed in zip(spoken, order, speeds, strict=True)
         ]
 
@@ -128,7 +128,7 @@ def _teacher(threads: int) -> Kokoro:
     return Kokoro(cache_folder(), threads)
 
 
-def speak_lines(lines: list[Line], threads: int = 1) -> Iterator[Spoken]:
+def speak_lines(lines: list[ScriptLine], threads: int = 1) -> Iterator[Spoken]:
     """Yield one shard's lines as the teacher says them."""
     teacher = _teacher(threads)
     for line in lines:

@@ -20,7 +20,7 @@ from lab.training.speech.chorus import (
     MIXED_SPEAKERS,
     SPEEDS,
     UNSEEN_SPEAKERS,
-    Line,
+    ScriptLine,
     speak_lines,
     usable_sentences,
 )
@@ -32,7 +32,7 @@ STRENGTH_MAX = 2.0
 FIRST_SENTENCE = 40_000
 
 
-def script(texts: list[str], shards: int, seed: int) -> list[list[Line]]:
+def script(texts: list[str], shards: int, seed: int) -> list[list[ScriptLine]]:
     """Return the lines of the first ``shards`` shards; those of a shard do not depend on how many.
 
     There must be as many texts, which nobody else says, as there are lines.
@@ -52,7 +52,7 @@ def script(texts: list[str], shards: int, seed: int) -> list[list[Line]]:
         spoken = texts[shard * lines_a_shard : (shard + 1) * lines_a_shard]
         speeds = random.uniform(*SPEEDS, lines_a_shard)
         found.append([
-            Line(text, speaker, float(speed), "train")
+            ScriptLine(text, speaker, float(speed), "train")
             for text, speaker, speed in zip(spoken, speakers * SENTENCES_EACH, speeds, strict=True)
         ])
     return found

@@ -4,10 +4,10 @@
 
 The teachers are two, and their bends and mixtures move alike. flite (Debian's package; its licence
 is CMU's, like MIT's) carries voices built from recordings of four people: a Scot, two American men
-and an American woman. Played at another rate (`lab.training.speech.perturb`), at a pace of their own
-and through a spectrum that nobody else has, they are as many people as are asked for. They are read
-at 16 kHz: the codec's prior fills in what is above. They lie in the corpus `readers`; those of the
-first shard are kept out of training.
+and an American woman. Played at another rate (`lab.training.speech.perturb`), at a pace of their
+own and through a spectrum that nobody else has, they are as many people as are asked for. They are
+read at 16 kHz: the codec's prior fills in what is above. They lie in the corpus `readers`; those of
+the first shard are kept out of training.
 """
 
 import subprocess

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from lab.training.speech import readers as flite
 from lab.training.speech.bends import UNBENT, Bend, bends, speak_bent
-from lab.training.speech.chorus import SHIPPED, Line, levelled, speak_lines
+from lab.training.speech.chorus import SHIPPED, ScriptLine, levelled, speak_lines
 from lab.training.speech.corpus import Part, Spoken, corpus_parser, make_corpus
 from lab.training.speech.readers import Reader, readers
 from lab.training.speech.styles import named_speakers
@@ -65,7 +65,7 @@ def read_aloud(texts: Sequence[str], number: int, seed: int, part: Part) -> Iter
     for text, one in zip(texts, cast_of(number, seed), strict=True):
         speed = float(random.uniform(*SPEEDS))
         if isinstance(one, str):
-            yield from speak_lines([Line(text, voices[one], speed, part)])
+            yield from speak_lines([ScriptLine(text, voices[one], speed, part)])
             continue
         sound: NDArray[np.float32]
         sound = speak_bent(text, one) if isinstance(one, Bend) else flite.speak(text, one)

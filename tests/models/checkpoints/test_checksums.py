@@ -69,7 +69,7 @@ def test_the_hashes_are_those_of_sha256sum(folder: Path) -> None:
 
 
 def test_the_files_that_are_shipped_are_those_that_were_exported() -> None:
-    """`python -m lab.training.export` writes both; by hand: sha256sum *.safetensors > SHA256SUMS."""
+    """`python -m lab.training.export` writes both, as sha256sum does."""
     files = sorted(BUILTIN_MODEL.glob("*.safetensors"))
     assert len(files) >= 2
     told = (BUILTIN_MODEL / SUMS).read_text().splitlines()

@@ -43,7 +43,7 @@ PENALTIES: dict[str, dict[str, Any]] = {
 
 
 def begun(params: SamplingParams, prompt: Tensor | None, *codes: int) -> ArSampler:
-    """Return a row that has sampled some codes and may sample `DRAWN` more, in a table that was used.
+    """Return a row that has sampled some codes and may sample `DRAWN` more, in a used table.
 
     Every number of the table is the worst that rows before may have left.
     """

@@ -11,7 +11,7 @@ from jsonschema_rs import Draft202012Validator
 from pydantic import ValidationError
 
 from samplers.knobs.conditions import (
-    GuidanceBranch,
+    Condition,
     above,
     at_least,
     at_most,
@@ -29,7 +29,7 @@ from samplers.knobs.steps import ORDERS
 NUMBERS = st.floats(-3, 3) | st.integers(-3, 3)
 LISTED = st.lists(st.sampled_from(["top_k", "dry", "xtc"]), max_size=3)
 NAMED = {"long": ("top_k", "dry", "xtc"), "short": ("top_k",)}
-SETS: dict[str, tuple[GuidanceBranch, st.SearchStrategy[Any]]] = {
+SETS: dict[str, tuple[Condition, st.SearchStrategy[Any]]] = {
     "above": (above(1), NUMBERS),
     "at least": (at_least(0), NUMBERS),
     "at most": (at_most(0.5), NUMBERS),

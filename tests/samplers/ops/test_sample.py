@@ -1,4 +1,4 @@
-"""The hash noise and the samples: exact arithmetic, and independence of everything but the place."""
+"""The hash noise and the samples: exact, and independent of all but the place."""
 
 from pathlib import Path
 

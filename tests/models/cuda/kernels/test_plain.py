@@ -15,7 +15,7 @@ from samplers.ar.plain import is_plain, plain_row
 from samplers.ar.sampler import ArSampler
 from samplers.ar.state import HostColumn, RowInput, SlotTable
 from samplers.knobs.params import SamplingParams
-from samplers.ops.sample import stream_key, uniform
+from samplers.ops.sample import Stage, stream_key, uniform
 
 CPU = torch.device("cpu")
 ROWS, CODES, STOP, FEW = 8, 100, 99, 6
@@ -64,12 +64,16 @@ def rows_of(seed: int, device: torch.device, codes: int = STOP) -> SlotTable:
 
     lengths = integers(30)
     lengths[:2] = torch.tensor([0, 1])
+    keys = [stream_key(seed, row, Stage.AR) for row in range(ROWS)]
     columns = {
-        HostColumn.ACTIVE: integers(4) > 0, HostColumn.ATTEMPT: integers(3), HostColumn.LIMIT: 10 + integers(40),
-        HostColumn.KEY: torch.tensor([stream_key(seed, row, 0) for row in range(ROWS)]),  # type: ignore[arg-type]
-        HostColumn.PROMPTED: integers(6), HostColumn.AVOID: torch.where(integers(2) > 0, lengths, -1),
+        HostColumn.ACTIVE: integers(4) > 0,
+        HostColumn.ATTEMPT: integers(3),
+        HostColumn.LIMIT: 10 + integers(40),
+        HostColumn.KEY: torch.tensor(keys),
+        HostColumn.PROMPTED: integers(6),
+        HostColumn.AVOID: torch.where(integers(2) > 0, lengths, -1),
         HostColumn.PARTNER: integers(ROWS),
-    }  # fmt: skip
+    }
     table = SlotTable(ROWS, frames=40, prompt=6, vocab_size=CODES, device=device)
     table.numbers.copy_(torch.stack([columns[column].long() for column in HostColumn], 1))
     table.avoid.copy_(torch.randn(ROWS, CODES, generator=chance) * 3)
