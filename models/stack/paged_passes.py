@@ -11,8 +11,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from gpu.kernels import Kernels
 from gpu.transfers import to_device
-from models.cuda.kernels.operators import Kernels
+from models.cuda.kernels import operators
 from models.cuda.kernels.reference import gather
 from models.stack.attention import attention_statistics
 from models.stack.block import Block, RmsNorm
@@ -61,8 +62,10 @@ class PagedPasses:
         Returns:
             ``[B * C, D]`` after the final norm, and queries ``[L, B * C, heads, head_dim]``.
         """
-        names = ("project", "add_product", "store", "attend")
-        project, add_product, store, attend = (self._kernels.of(name) for name in names)
+        project = self._kernels.of(operators.project)
+        add_product = self._kernels.of(operators.add_product)
+        store = self._kernels.of(operators.store)
+        attend = self._kernels.of(operators.attend)
         rotations, places, seen, pages = placed
         x = x.clone()  # what is given is not changed
         asked: list[Tensor] = []
@@ -83,7 +86,7 @@ class PagedPasses:
             add_product(x, gated, feed_forward.down.weight, feed_forward.down.bias)
             asked.append(queries)
         last = self._last_norm
-        return self._kernels.of("norm")(x, last.weight, last.eps), chosen(asked, layers)
+        return self._kernels.of(operators.norm)(x, last.weight, last.eps), chosen(asked, layers)
 
     def layout(
         self, positions: Tensor, lengths: Tensor, counts: Tensor, reach: Tensor

@@ -20,8 +20,8 @@ from typing import Self, cast
 import torch
 from torch import Tensor, nn
 
+from gpu.kernels import FUSED
 from models.config import ModelConfig
-from models.cuda.kernels.operators import FUSED
 from models.cuda.kernels.reference import attend_grouped
 from models.stack.batching import UNPADDED, Batching, RowFunction, measure
 from models.stack.block import Block, RmsNorm

@@ -22,7 +22,7 @@ from triton.compiler import ASTSource
 
 from models.cuda.kernels.attention import attend_kernel, combine_kernel
 from models.cuda.kernels.layers import gated_kernel, norm_kernel, product_kernel, store_kernel
-from models.cuda.kernels.plain import ROUNDS, sample_kernel
+from samplers.cuda.kernel import ROUNDS, sample_kernel
 
 CUOBJDUMP = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
 COUNTS = ("count", "rows", "outputs")

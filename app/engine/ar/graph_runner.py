@@ -20,13 +20,13 @@ from app.engine.ar.model_runner import ArModelRunner, Fetch, ModelOutput, Sample
 from app.engine.ar.sequence import ArSequence
 from gpu.graphs import Capture, Replay
 from gpu.transfers import Download, Upload
-from models.cuda.kernels import operators
 from models.prefill_graphs import PrefillGraphRunner
 from models.stack.paged_cache import PAGE, PagedCache, PagePool
 from models.stack.paged_passes import Placed
 from models.valle import Valle
-from samplers.ar.plain import is_plain, plain_row, plain_width
 from samplers.ar.state import HostColumn
+from samplers.cuda import operators
+from samplers.cuda.packing import is_plain, plain_row, plain_width
 
 RESULTS = 3
 """Columns of the results: the code, its log-probability in nats, and whether the logits had NaN."""
@@ -102,7 +102,7 @@ class GraphRunner(ArModelRunner):
         self._sampling: dict[int, Replay] = {}
         for rows in reversed(self._sizes):
             self._feeding[rows] = capture(partial(self._feed, rows))
-            if "sample" in self._kernels.fused:
+            if self._kernels.runs(operators.sample.name):
                 self._sampling[rows] = capture(partial(self._sample, rows))
 
     def feed(self, sequences: Sequence[ArSequence]) -> ModelOutput:
@@ -303,7 +303,7 @@ class GraphRunner(ArModelRunner):
         """Sample a look of the first rows, and leave the results."""
         table = self.table
         for frame in range(self.stride):
-            operators.sample(
+            operators.sample.operator(
                 self._run(rows, frame)[0], table.numbers[:rows], table.avoid[:rows],
                 self.plain[:rows], table.codes[:rows], table.lengths[:rows],
                 table.stopped[:rows], self._results[frame, :rows],

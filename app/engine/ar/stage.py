@@ -267,7 +267,7 @@ class ArStage:
         self._make = make
         self._prefixes = prefixes
         # Where a kernel attends, positions that are not seen cost nothing but entries of a table.
-        wide = pool is not None and "attend" in speech.model.transformer.kernels.fused
+        wide = pool is not None and speech.model.transformer.kernels.runs("attend")
         usual = _max_length(speech.model.config, speech.codec.config.frame_rate_hz)
         self._max_length = MAX_POSITIONS if wide else usual
         self._pool = pool

@@ -10,14 +10,15 @@ import torch
 
 from app.engine.interface import ModelInfo
 from gpu import library
+from gpu.kernels import TORCH, Kernels, usable
 from models.checkpoints.files import CheckpointError
 from models.checkpoints.hub import Unreachable
 from models.checkpoints.sources import SpeechModel, open_speech_model
 from models.config import AlignmentHead, ModelConfig
-from models.cuda.kernels.check import usable
-from models.cuda.kernels.operators import TORCH
+from models.cuda.kernels import check
 from models.placement import prepare_for
 from models.valle import Valle
+from samplers.cuda.check import trial
 
 if TYPE_CHECKING:
     from app.settings import Settings  # needs pydantic-settings, absent where torch is alone
@@ -76,7 +77,15 @@ def place_on_gpu(model: Valle, device: torch.device, *, fused: bool) -> None:
     """
     library.set_up()
     prepare_for(device, model)
-    model.transformer.kernels = usable(model.config, device) if fused else TORCH
+    model.transformer.kernels = usable_kernels(model.config, device) if fused else TORCH
+
+
+def usable_kernels(config: ModelConfig, device: torch.device) -> Kernels:
+    """Return which kernels, of models and of samplers, compute there what references do."""
+    narrow = device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
+    dtype = torch.bfloat16 if narrow else torch.float32
+    trials = check.trials(config, device, dtype)
+    return usable([*trials, trial(config.codes + 1, config.stop_token, device)])
 
 
 def model_info(speech: SpeechModel, device: torch.device) -> ModelInfo:

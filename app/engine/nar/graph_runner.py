@@ -166,7 +166,7 @@ class NarGraphRunner:
         self._codebooks = speech.codec.quantizer.codebooks
         self.columns = sizes.columns
         self.frames = chunk_lengths(config.block_frames)
-        gathers = "attend" not in speech.model.transformer.kernels.fused
+        gathers = not speech.model.transformer.kernels.runs("attend")
         self._rows = [
             rows for rows in sizes.rows
             if rows == sizes.rows[0] or not gathers or rows * sizes.columns <= POSITIONS

@@ -16,12 +16,12 @@ from time import perf_counter
 import torch
 from torch import Tensor
 
+from app.engine.backend.loading import usable_kernels
+from gpu.kernels import TORCH
 from lab.benchmarks.card.decoder import Decoder, decoder
 from lab.benchmarks.card.environment import synchronize
 from lab.benchmarks.harness.report import TableRow, Target, target
 from lab.benchmarks.model.published import published_config, random_model
-from models.cuda.kernels.check import usable
-from models.cuda.kernels.operators import TORCH
 from models.placement import prepare_for
 from models.valle import Valle
 
@@ -115,7 +115,7 @@ def variants(
     dtype = torch.bfloat16
     for name, fused in [*OURS.items()][:1] if first else [*OURS.items()][1:]:
         model = prepare_for(device, float_model(scale), dtype)
-        model.transformer.kernels = usable(model.config, device) if fused else TORCH
+        model.transformer.kernels = usable_kernels(model.config, device) if fused else TORCH
         own = decoder(model, streams, PREFIX + scale.frames, graphs=fused is not None)
 
         def ours(prefixes: Tensor, frames: int, own: Decoder = own) -> Tensor:

@@ -33,8 +33,8 @@ from app.garbage_collection import freeze_when_ready
 from app.main import create_app
 from app.server import server_config
 from app.settings import Settings
+from gpu.kernels import FUSED
 from gpu.transfers import Download, Upload
-from models.cuda.kernels import operators
 from models.prefill_graphs import PrefillGraphRunner
 from samplers.ar.state import HostColumn
 
@@ -180,7 +180,7 @@ def install() -> None:
 
     def made(self: GraphRunner, model: Any, *sizes: Any) -> None:
         *others, _ = sizes  # what is not captured would compute
-        model.transformer.kernels = operators.FUSED
+        model.transformer.kernels = FUSED
         make(self, model, *others, StandInCapturer().capture)
 
     def sent(self: Upload, numbers: Any) -> None:

@@ -31,18 +31,18 @@ from app.engine.nar.graph_runner import ChunkSizes, NarGraphRunner
 from app.engine.nar.state import NarState
 from app.engine.utterance import UtteranceSpec
 from gpu.graphs import eager
+from gpu.kernels import FUSED, TORCH, Kernels
 from lab.benchmarks.harness.report import TableRow, Target, conclude, machine, print_table
 from lab.benchmarks.model.published import published_config
 from models.checkpoints.sources import SpeechModel
 from models.codecs.encodec import Encodec
 from models.config import BOS_ID, EOS_ID, CodecConfig, KvCacheDtype, MaskKind
-from models.cuda.kernels.operators import FUSED, TORCH, Kernels
 from models.cuda.kernels.sharing import FEW, PAGE, sharing
 from models.placement import prepare_for
 from models.prefill_graphs import PrefillGraphRunner
 from models.prefix_cache import PrefixCache, SlotPrefix, VoiceKey, one_by_one
 from models.valle import Valle
-from samplers.ar.plain import WINDOW as COUNTED_CODES
+from samplers.cuda.packing import WINDOW as COUNTED_CODES
 from samplers.knobs.params import SamplingParams
 
 META = torch.device("meta")

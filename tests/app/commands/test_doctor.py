@@ -16,8 +16,8 @@ from app.cli import main
 from app.commands.checks import device
 from app.commands.errors import CheckWarning, CommandError
 from app.settings import Settings
+from gpu.kernels import Kernels
 from models.checkpoints.hub import PINNED, HubFile
-from models.cuda.kernels.operators import Kernels
 from tests.app.tools.redis_server import RedisServer
 from tests.toy.make_public import make_public
 
@@ -253,7 +253,7 @@ def test_kernels_that_cannot_run_are_told_in_the_words_of_their_compiler(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     why = "RuntimeError: Failed to find C compiler"
-    kernels = str(Kernels(frozenset({"norm"}), {"sample": why}))
+    kernels = str(Kernels(failed={"sample": why}, tried=("norm", "sample")))
     loaded = SimpleNamespace(info=SimpleNamespace(kernels=kernels))
     monkeypatch.setattr("app.commands.doctor._loaded", lambda _: loaded)
     _, told = diagnosed(capsys)

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from models.cuda.kernels.operators import FUSED, TORCH
+from gpu.kernels import FUSED, TORCH
 from models.stack.attention import attention_statistics, measure
 from models.stack.cache import KVCache
 from models.stack.paged_cache import PAGE

@@ -6,7 +6,7 @@ That they are the passes without a cache is said by `test_cached_passes`.
 import pytest
 import torch
 
-from models.cuda.kernels.operators import FUSED, TORCH, Kernels
+from gpu.kernels import FUSED, TORCH, Kernels
 from models.stack.cache import KVCache
 from models.stack.paged_cache import PAGE, OutOfPages
 from models.stack.transformer import Transformer

@@ -17,12 +17,13 @@ from app.engine.ar.graph_runner import GraphRunner
 from app.engine.ar.model_runner import ArModelRunner
 from app.engine.ar.stage import ArBatch
 from gpu.graphs import Capture, GraphCapturer, eager
+from gpu.kernels import FUSED, TORCH
 from gpu.transfers import Download
 from models.cuda.kernels import operators
-from models.cuda.kernels.operators import FUSED, TORCH
 from models.stack.paged_cache import PagedCache, PagePool
 from models.valle import Valle
 from samplers.ar.state import HostColumn, SlotTable
+from samplers.cuda import operators as sampling
 from samplers.knobs.params import SamplingParams
 from tests.app.engine.ar.requests import (
     KINDS,
@@ -37,7 +38,7 @@ from tests.app.engine.ar.requests import (
 from tests.capture.faults import Fault
 from tests.capture.tape import Tape
 from tests.capture.watch import NotCaptureSafe, Watch
-from tests.models.cuda.kernels.cases import module_of
+from tests.models.cuda.kernels.cases import launched
 from tests.samplers.ar.rows import EVERY
 
 CPU, SLOTS, FLOAT = torch.device("cpu"), 8, torch.float32
@@ -119,8 +120,9 @@ def test_kernels_in_the_interpreter_put_together_draw_as_over_slots(model, monke
     expected = [outcome(alone(model, each)) for each in few]
     one = runner(model, eager, 5)  # without warm-ups, of which each takes ten seconds
     groups = [one.admit(each) for each in few[1:]]  # and a prefix some
-    for name in operators.MODULES:
-        monkeypatch.setattr(operators, name, getattr(module_of(name), name))
+    for kernel in operators.KERNELS:
+        monkeypatch.setattr(operators, kernel.name, launched(kernel))
+    monkeypatch.setattr(sampling, "sample", launched(sampling.sample))
     groups = [one.admit(few[0]), *groups]
     finish(one)
     assert [outcome(group) for group in groups] == expected

@@ -19,7 +19,7 @@ from app.engine.interface import Plan
 from app.engine.job import SpeechJob, SpeechResult
 from app.engine.messages import ArMessage, UtteranceDone
 from app.engine.utterance import UtteranceSpec
-from models.cuda.kernels.operators import FUSED, TORCH
+from gpu.kernels import FUSED, TORCH
 from models.prefix_cache import PrefixCache
 from models.stack.paged_cache import PagePool
 from models.text import Utterance

@@ -14,7 +14,7 @@ from app.engine.utterance import UtteranceSpec
 from gpu.transfers import Download, Upload
 from models.stack.paged_cache import PAGE
 from models.valle import Valle
-from samplers.ar.plain import is_plain
+from samplers.cuda.packing import is_plain
 from samplers.knobs.params import SamplingParams
 from tests.app.engine.ar.requests import alone, finish, outcome, request, runner, sampled
 from tests.capture.tape import Tape

@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
+from gpu.kernels import TORCH
 from lab.benchmarks.card.step_cost import (
     BANDWIDTH,
     FLOAT_RATE,
@@ -18,7 +19,6 @@ from lab.benchmarks.card.step_cost import (
     meta_model,
     prefix_costs,
 )
-from models.cuda.kernels.operators import TORCH
 
 META = torch.device("meta")
 

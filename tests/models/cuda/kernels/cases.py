@@ -13,6 +13,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from gpu.kernels import Kernel, Trial, distance
 from models.config import BlockSpec, ModelConfig
 from models.cuda.kernels import check, operators, reference, sharing
 from models.cuda.kernels.sharing import PAGE
@@ -40,13 +41,14 @@ SIZES = {
 }
 
 
-def module_of(name: str) -> ModuleType:
-    return import_module(f"models.cuda.kernels.{operators.MODULES[name]}")
+def launched(kernel: Kernel) -> Kernel:
+    """Return a kernel whose operator launches it, on a CPU in the interpreter."""
+    return kernel._replace(operator=getattr(import_module(kernel.module), kernel.name))
 
 
 def kernel_of(name: str, module: ModuleType | None = None) -> Callable[..., Any]:
     """Return a kernel; what attention does not see is NaN for it: it must not even be read."""
-    kernel: Callable[..., Any] = getattr(module or module_of(name), name)
+    kernel: Callable[..., Any] = getattr(module or import_module(module_of(name)), name)
 
     def attend(queries: Tensor, keys: Tensor, values: Tensor, seen: Tensor, pages: Tensor) -> Any:
         held = torch.zeros(len(keys), dtype=torch.bool, device=keys.device)
@@ -78,6 +80,17 @@ def distances(
 ) -> Iterator[float]:
     """Yield by how much a kernel differs from its reference, of each that a start tries."""
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    kernel, expected = kernel_of(name, module), operators.reference_of(name)
-    for given in check.inputs_of(config, device, dtype)[name]():
-        yield check.distance(kernel, expected, given)
+    kernel = kernel_of(name, module)
+    trial = trial_of(name, config, device, dtype)
+    for arguments in trial.inputs():
+        yield distance(kernel, trial.kernel.reference, arguments, trial.numbers)
+
+
+def trial_of(name: str, config: ModelConfig, device: torch.device, dtype: torch.dtype) -> Trial:
+    trials = check.trials(config, device, dtype)
+    return next(trial for trial in trials if trial.kernel.name == name)
+
+
+def module_of(name: str) -> str:
+    kernel: Kernel = getattr(operators, name)
+    return kernel.module

@@ -9,16 +9,18 @@ from torch import Tensor
 
 pytest.importorskip("triton")
 
+from gpu.kernels import TORCH, distance, usable
 from models.cuda.kernels import operators, reference
-from models.cuda.kernels.check import distance, inputs_of, usable
-from models.cuda.kernels.operators import FUSED, NAMES, TORCH
+from models.cuda.kernels.check import trials
 from models.cuda.kernels.sharing import sharing
-from samplers.ar import plain
-from tests.models.cuda.kernels.cases import CLOSE, SIZES, USUAL, distances, few_programs
+from samplers.cuda import check as sampling
+from samplers.cuda import packing
+from tests.models.cuda.kernels.cases import CLOSE, SIZES, USUAL, distances, few_programs, trial_of
 
 __all__ = ["few_programs"]
 CPU = torch.device("cpu")
 FLOAT, NARROW = torch.float32, torch.bfloat16
+NAMES = [kernel.name for kernel in operators.KERNELS]
 SLOW = {*SIZES} - {"usual"}
 
 
@@ -39,9 +41,10 @@ def test_a_kernel_computes_what_its_reference_does_and_reads_nothing_that_is_not
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_operator_is_what_it_says_of_itself(name: str) -> None:
-    given = next(inputs_of(USUAL, CPU, FLOAT)[name]())
+    trial = trial_of(name, USUAL, CPU, FLOAT)
     checks = ("test_schema", "test_faketensor")
-    torch.library.opcheck(getattr(operators, name), given, test_utils=checks)
+    operator: Any = trial.kernel.operator
+    torch.library.opcheck(operator, next(iter(trial.inputs())), test_utils=checks)
 
 
 @pytest.mark.parametrize("queries", [1, 3, 16, 100, 1000])
@@ -58,8 +61,10 @@ def test_positions_are_shared_out_only_where_a_card_would_idle(
 
 
 def test_where_all_compute_the_same_all_are_fused() -> None:
-    assert usable(USUAL, CPU) == FUSED
-    assert str(FUSED) == "fused: norm, project, add_product, store, attend, draw"
+    kernels = usable(trials(USUAL, CPU, FLOAT))
+    assert kernels.failed == {}
+    assert all(map(kernels.runs, NAMES))
+    assert str(kernels) == "fused: norm, project, add_product, store, attend"
     assert str(TORCH) == "fused: none"
 
 
@@ -78,19 +83,25 @@ def stores_no_values(qkv: Tensor, at: Tensor, keys: Tensor, values: Tensor, *res
 @pytest.mark.parametrize(
     ("name", "other", "why"),
     [
-        *((name, cannot_run, "RuntimeError: no C compiler") for name in NAMES),
+        *((name, cannot_run, "RuntimeError: no C compiler") for name in (*NAMES, "sample")),
         ("attend", sees_less, "of the largest entry, of [128, 6, 10]"),
-        ("sample", lambda logits, *rest: plain.sample(-logits, *rest), "of the largest entry"),
+        ("sample", lambda logits, *rest: packing.sample(-logits, *rest), "of the largest entry"),
         ("store", stores_no_values, "of the largest entry"),
     ],
 )
 def test_one_that_cannot_run_or_computes_something_else_is_left_to_torch_and_told(
-    name: str, other: Any, why: str, monkeypatch: Any, caplog: pytest.LogCaptureFixture
+    name: str, other: Any, why: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(operators, name, other)
+    every = [*trials(USUAL, CPU, FLOAT), sampling.trial(USUAL.codes + 1, USUAL.stop_token, CPU)]
+    faulty = [
+        trial._replace(kernel=trial.kernel._replace(operator=other))
+        if trial.kernel.name == name
+        else trial
+        for trial in every
+    ]
     with caplog.at_level(logging.WARNING):
-        kernels = usable(USUAL, CPU)
-    assert kernels.fused == set(NAMES) - {name}
+        kernels = usable(faulty)
+    assert [one for one in kernels.tried if not kernels.runs(one)] == [name]
     assert why in kernels.failed[name]
     assert f"{name} is torch's: {kernels.failed[name]}" in str(kernels)
     assert name in caplog.text

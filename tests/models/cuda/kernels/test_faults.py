@@ -1,15 +1,15 @@
 """What tries the kernels at a start sees the mistakes that such kernels have."""
 
+from importlib import import_module
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 import torch
 
 pytest.importorskip("triton")
 
+from tests.gpu.faults import changed
 from tests.models.cuda.kernels.cases import CLOSE, USUAL, distances, few_programs, module_of
-from tests.models.cuda.kernels.test_plain import GREEDY, assert_sampled_as_by_the_sampler
 
 __all__ = ["few_programs"]
 pytestmark = [
@@ -62,41 +62,16 @@ FAULTS = {
         ("out + row * outputs + column", "out + column"),
         ("tl.load(origin + start", "tl.load(origin"),
     ],
-    "sample": [
-        ("x += tl.load(bias + ids, inside, 0.0)", "pass"),
-        ("back < span, -1", "back < span - 1, -1"),
-        ("row * SIZE, codes + row * codes_stride", "row * SIZE, codes"),
-        ("if tl.load(own + ONCE) > 0:", "if True:"),
-        ("tl.store(sums + ids, tl.zeros_like(ids).to(tl.int64), inside)", "pass"),
-        ("(x > 0) | (mode == RAW)", "mode == RAW"),
-        ("tl.where(mode == ADDITIVE, x - lowered, x * factor)", "x * factor"),
-        ("(count > 0).to(tl.float32) *", "count.to(tl.float32) *"),
-        ("(length < tl.load(own + LEAST)", "(length <= tl.load(own + LEAST)"),
-    ],
 }  # fmt: skip
 """Of each kernel: what of its source becomes what."""
-
-
-def changed(module: ModuleType, right: str, wrong: str, path: Path) -> ModuleType:
-    assert module.__file__
-    source, made = Path(module.__file__).read_text(encoding="utf-8"), ModuleType("faulty")
-    assert right in source
-    path.write_text(source.replace(right, wrong), encoding="utf-8")  # where Triton reads it
-    exec(compile(path.read_text(encoding="utf-8"), path, "exec"), vars(made))
-    return made
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("kernel", "right", "wrong"), [(kernel, *one) for kernel in FAULTS for one in FAULTS[kernel]]
 )
-def test_a_mistake_in_a_kernel_is_seen(
-    kernel: str, right: str, wrong: str, tmp_path: Path, device: torch.device
-) -> None:
-    module = changed(module_of(kernel), right, wrong, tmp_path / "faulty.py")
-    if kernel == "sample":
-        with pytest.raises(AssertionError):
-            assert_sampled_as_by_the_sampler(module.sample, GREEDY, range(8), device)
-    else:
-        found = distances(kernel, USUAL, torch.float32, module)
-        assert any(far > 10 * CLOSE[torch.float32] for far in found)
+def test_a_mistake_in_a_kernel_is_seen(kernel: str, right: str, wrong: str, tmp_path: Path) -> None:
+    source = import_module(module_of(kernel))
+    module = changed(source, right, wrong, tmp_path / "faulty.py")
+    found = distances(kernel, USUAL, torch.float32, module)
+    assert any(far > 10 * CLOSE[torch.float32] for far in found)

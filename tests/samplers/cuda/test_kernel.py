@@ -9,11 +9,10 @@ from torch import Tensor
 
 pytest.importorskip("triton")
 
-from models.cuda.kernels import plain as kernel
-from samplers.ar import plain
-from samplers.ar.plain import is_plain, plain_row
 from samplers.ar.sampler import ArSampler
 from samplers.ar.state import HostColumn, RowInput, SlotTable
+from samplers.cuda import kernel, packing
+from samplers.cuda.packing import is_plain, plain_row
 from samplers.knobs.params import SamplingParams
 from samplers.ops.sample import Stage, stream_key, uniform
 
@@ -143,7 +142,7 @@ def assert_sampled_as_by_the_sampler(
         table = records(knobs, seed, other.numbers[:, HostColumn.PARTNER].tolist())
         found, expected = (
             sampled(run, logits, state, table)[state.numbers[:, HostColumn.ACTIVE].cpu() > 0]
-            for run, state in ((sample, one), (plain.sample, other))
+            for run, state in ((sample, one), (packing.sample, other))
         )
         assert torch.equal(found[:, ::2], expected[:, ::2])
         torch.testing.assert_close(found[:, 1], expected[:, 1], rtol=1e-5, atol=1e-5)
@@ -157,7 +156,7 @@ def assert_sampled_as_by_the_sampler(
 
 @pytest.mark.parametrize("seed", range(8))
 @pytest.mark.parametrize("knobs", [KNOBS, pytest.param(PENALISED, marks=pytest.mark.slow), GREEDY])
-def test_rows_are_drawn_as_by_the_sampler(seed: int, knobs: Any, device: torch.device) -> None:
+def test_rows_are_sampled_as_by_the_sampler(seed: int, knobs: Any, device: torch.device) -> None:
     assert_sampled_as_by_the_sampler(kernel.sample, knobs, [seed], device)
 
 
@@ -178,7 +177,7 @@ def test_the_numbers_of_a_row_say_what_its_params_do(seed: int) -> None:
     packed.host[:, HostColumn.PARTNER] = range(ROWS)
     for step in range(30):
         logits = logits_of(seed + 100 * step)
-        found = sampled(plain.sample, logits, packed, table)[:, 0]
+        found = sampled(packing.sample, logits, packed, table)[:, 0]
         assert found.tolist() == sampler.step(logits).tolist()
     assert torch.equal(packed.lengths, sampler.table.lengths)
 

@@ -12,8 +12,8 @@ import triton.language as tl
 from torch import Tensor
 
 from gpu.launch import await_others, launch
-from samplers.ar.plain import WINDOW, PlainTable
 from samplers.ar.state import HostColumn
+from samplers.cuda.packing import WINDOW, PlainTable
 from samplers.ops import penalties
 from samplers.ops.sample import HASH
 from samplers.ops.temperature import COLDEST, LARGEST
@@ -31,7 +31,7 @@ TEMPERATURE, TOP_K, TOP_P, MIN_P, KEEP, STRENGTH, RESCALE, LEAST, SPAN = (
     tl.constexpr(column) for column in range(9)
 )
 MODE, ONCE, FREQUENCY, PRESENCE = (tl.constexpr(column) for column in range(9, 13))
-"""The columns of `samplers.ar.plain.PlainRow`."""
+"""The columns of `samplers.cuda.packing.PlainRow`."""
 
 GOLDEN, FIRST, SECOND = (tl.constexpr(one) for one in (HASH.golden, *HASH.mix))
 BY_STEP = tl.constexpr(HASH.axes[0])
@@ -282,7 +282,7 @@ def sample_kernel(
 
 
 def sample(logits: Tensor, numbers: Tensor, avoid: Tensor, knobs: Tensor, *state: Any) -> None:
-    """As `samplers.ar.plain.sample`."""
+    """As `samplers.cuda.packing.sample`."""
     *changed, stop_token = state
     (rows, size) = logits.shape
     codes = changed[0]

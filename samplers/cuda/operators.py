@@ -1,0 +1,13 @@
+"""The kernel that samples, as one operator of torch: see `gpu.kernels`."""
+
+from typing import Final
+
+from gpu.kernels import Kernel
+from samplers.cuda import packing
+
+sample: Final = Kernel.of(
+    packing.sample,
+    "samplers.cuda.kernel",
+    lambda *_: None,
+    ("codes", "lengths", "stopped", "results"),
+)
