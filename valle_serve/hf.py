@@ -21,8 +21,8 @@ from valle_serve import look_in_lib
 
 look_in_lib()
 
-from app.engine.ar.backtracking import Backtracker  # noqa: E402
 from models.stack.attention import measure  # noqa: E402
+from samplers.ar.backtracking import Backtracker  # noqa: E402
 from samplers.ar.sampler import ArSampler  # noqa: E402
 from samplers.ar.state import RowInput, SlotTable  # noqa: E402
 from samplers.ar.trace import Trace, columns, entries  # noqa: E402

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from pydantic import ConfigDict, Field, GetCoreSchemaHandler, ValidationInfo
 from pydantic_core import CoreSchema, core_schema
 
+from samplers.ar.backtrack import Backtrack
 from samplers.knobs.params import SamplingParams
 
 FinishReason = Literal["stop", "aligned", "length", "stuck", "empty", "cancelled", "error"]
@@ -213,28 +214,6 @@ class Timings:
             *(getattr(self, one.name) + getattr(other, one.name) for one in fields(self))
         )
         return replace(both, first_audio_s=self.first_audio_s or other.first_audio_s)
-
-
-BacktrackCause = Literal["loop", "silence", "sequence", "repeat"]
-
-
-@dataclass(frozen=True, slots=True)
-class Backtrack:
-    """One time that backtracking removed frames of an utterance."""
-
-    cause: Annotated[
-        BacktrackCause,
-        Field(
-            description="What was detected: a loop, too long a silence, or a sequence of"
-            " `ban_sequences`."
-        ),
-    ]
-    frames: Annotated[int, Field(description="How many frames there were.")]
-    kept: Annotated[int, Field(description="How many of them were kept.")]
-    code: Annotated[
-        int,
-        Field(description="The code of level 0 that followed those, which is penalised there now."),
-    ]
 
 
 @dataclass(frozen=True, slots=True)

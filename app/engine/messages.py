@@ -11,8 +11,9 @@ import torch
 from torch import Tensor
 
 from app.engine.errors import SpeechError
-from app.engine.job import Backtrack, FinishReason, RankedTake, SamplerMemory, TraceColumns
+from app.engine.job import FinishReason, RankedTake, SamplerMemory, TraceColumns
 from app.engine.utterance import UtteranceSpec
+from samplers.ar.backtrack import Backtrack
 
 
 def _no_codes() -> Tensor:

@@ -22,7 +22,6 @@ from app.api.schemas import ContinueFrom, ErrorDetail, SpeechOptions
 from app.engine.errors import InvalidRequest, ReaderStalled, SpeechError, UnknownSpeech
 from app.engine.interface import Plan
 from app.engine.job import (
-    Backtrack,
     FinishReason,
     MadeBy,
     NarPlan,
@@ -34,6 +33,7 @@ from app.engine.job import (
     UtteranceInfo,
     UtteranceResult,
 )
+from samplers.ar.backtrack import Backtrack
 from samplers.knobs.params import SamplingParams
 
 log = logging.getLogger(__name__)

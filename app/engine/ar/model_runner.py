@@ -14,7 +14,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from app.engine.ar.backtracking import Backtracker
 from app.engine.ar.sequence import ArSequence, GuidanceBranch
 from app.engine.ar.text_progress import TextProgress, follows_text
 from app.engine.utterance import UtteranceSpec, ar_codes_of
@@ -25,6 +24,7 @@ from models.prefix_cache import PrefixCache, Read, SlotPrefix
 from models.stack.attention import attention_statistics
 from models.stack.slot_cache import SlotCache
 from models.valle import Valle
+from samplers.ar.backtracking import Backtracker
 from samplers.ar.sampler import ArSampler, StepResult
 from samplers.ar.state import RowInput, SampledCodes, SlotTable
 from samplers.ar.trace import TraceStep, log_prob_of
@@ -164,8 +164,13 @@ class ArModelRunner(ABC):
                 stop = self.model.config.stop_token
                 backtracker = None
                 if (params := inputs.params).backtrack:
+                    kept = inputs.kept
                     backtracker = Backtracker(
-                        params, inputs.silent, first_block=block, kept=inputs.kept
+                        params,
+                        inputs.silent,
+                        first_block=block,
+                        kept_frames=0 if kept is None else len(kept.codes),
+                        kept_backtracks=() if kept is None else kept.backtracks,
                     )
                 sequences.append(
                     ArSequence(

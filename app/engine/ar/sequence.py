@@ -10,10 +10,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from app.engine.ar.backtracking import Backtracker
 from app.engine.ar.text_progress import TextProgress
 from app.engine.ar.utterance import ArUtterance
 from app.engine.utterance import UtteranceSpec, ar_codes_of
+from samplers.ar.backtracking import Backtracker
 from samplers.ar.trace import TraceStep
 from samplers.knobs.features import is_on
 

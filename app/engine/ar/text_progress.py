@@ -1,7 +1,7 @@
 """How far a sequence has spoken its text, by the alignment: where it ends, where it goes back.
 
 A model may go on behind its last word, and say some of the text again; the loops that
-`app.engine.ar.backtracking` looks for are codes that repeat, not words. The attention of the
+`samplers.ar.backtracking` looks for are codes that repeat, not words. The attention of the
 alignment head shows both at once. What was measured: docs/results/texts.md.
 """
 

@@ -8,7 +8,6 @@ from torch import Tensor
 
 from app.engine.errors import GenerationFailed
 from app.engine.job import (
-    Backtrack,
     FinishReason,
     RankedTake,
     SamplerMemory,
@@ -16,6 +15,7 @@ from app.engine.job import (
     UtteranceResult,
 )
 from app.engine.utterance import ar_codes_of
+from samplers.ar.backtrack import Backtrack
 
 
 class ArUtterance:

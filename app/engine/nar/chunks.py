@@ -36,7 +36,7 @@ def first_chunks(
     """Return what the short chunks of an utterance and the first long one wait for.
 
     The frames of the first chunk are final at once, those of the others once they can no longer be
-    taken back: see `app.engine.ar.backtracking`.
+    taken back: see `samplers.ar.backtracking`.
     """
     first, *ends = accumulate(count * block_frames for count in islice(chunk_blocks(), 5))
     sampled = [_sampled_until_final(params, end) for end in ends]

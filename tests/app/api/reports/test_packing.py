@@ -15,7 +15,6 @@ from app.api.schemas import SpeechRequest
 from app.engine.errors import EngineBusy, GenerationFailed, ReaderStalled
 from app.engine.interface import Plan
 from app.engine.job import (
-    Backtrack,
     PhonemeTimes,
     RankedTake,
     SamplerMemory,
@@ -26,6 +25,7 @@ from app.engine.job import (
     WordTimes,
 )
 from models.voices.voice import Voice
+from samplers.ar.backtrack import Backtrack
 from samplers.knobs.params import SamplingParams
 from tests.fakes import result_of
 

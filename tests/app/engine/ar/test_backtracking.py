@@ -7,8 +7,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from app.engine.job import Backtrack, BacktrackCause, FinishReason
+from app.engine.job import FinishReason
 from app.engine.utterance import UtteranceSpec
+from samplers.ar.backtrack import Backtrack, BacktrackCause
 from samplers.ar.sampler import ArSampler, StepResult
 from samplers.ar.trace import Trace
 from samplers.knobs.params import SamplingParams

@@ -5,12 +5,12 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from app.engine.ar.backtracking import RETURN_FRAMES, Backtracker
 from app.engine.ar.sequence import ArSequence, GuidanceBranch
 from app.engine.ar.text_progress import TextProgress, follows_text
-from app.engine.job import Backtrack
 from app.engine.utterance import UtteranceSpec
 from models.alignment.path import MonotonicPath
+from samplers.ar.backtrack import Backtrack
+from samplers.ar.backtracking import RETURN_FRAMES, Backtracker
 from samplers.knobs.params import SamplingParams
 
 SYMBOLS, LEAD = 12, 3

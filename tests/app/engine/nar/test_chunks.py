@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.engine.ar.backtracking import Backtracker
 from app.engine.nar.chunks import Window, Windows, chunks_of, first_chunks
+from samplers.ar.backtracking import Backtracker
 from samplers.knobs.params import SamplingParams
 
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from app.engine.job import Backtrack, BacktrackCause, UtteranceResult
+from samplers.ar.backtrack import Backtrack, BacktrackCause
 from samplers.knobs.features import rewindable
 from samplers.knobs.params import SamplingParams
 from samplers.ops.stuck import discourage, find_loop, find_silence
@@ -49,15 +49,16 @@ class Backtracker:
         silent: Iterable[int],
         *,
         first_block: int,
-        kept: UtteranceResult | None = None,
+        kept_frames: int = 0,
+        kept_backtracks: Iterable[Backtrack] = (),
     ) -> None:
         self._params = params
         self._first_block = first_block
         self._silent = frozenset(silent)
         self._failures: dict[int, Counter[int]] = {}
         self.taken: list[Backtrack] = []
-        self._kept = 0 if kept is None else len(kept.codes)
-        for backtrack in () if kept is None else kept.backtracks:
+        self._kept = kept_frames
+        for backtrack in kept_backtracks:
             self._note(backtrack)
         self._reached = max([self._kept, *(backtrack.frames for backtrack in self.taken)])
 
