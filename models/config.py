@@ -172,7 +172,7 @@ class ModelConfig(_Config):
         "through a projection.",
     )
     response_sums: CodeSums = Field("inclusive", description="The same, of the response.")
-    masked_ar: bool = Field(
+    masked_level_0: bool = Field(
         False, description="Can also predict level 0 in masked passes, and its length."
     )
     max_prompt_frames: int = Field(
@@ -211,7 +211,7 @@ class ModelConfig(_Config):
             )
         if self.prompt == "response" and (self.segments != ("phn", "resp") or self.separators):
             raise ValueError("a prompt that begins the response has no segments but phn and resp")
-        if own_stacks and (self.prompt != "response" or self.masked_ar):
+        if own_stacks and (self.prompt != "response" or self.masked_level_0):
             raise ValueError("two stacks begin the response with the prompt, and draw no mask")
         if self.text_mask == "full" and self.prompt != "response":
             raise ValueError("a full text_mask needs a prompt that begins the response")

@@ -68,7 +68,7 @@ class Valle(nn.Module):
             stacks.extend([stack, *(stack.with_own_gains() for _ in range(2, levels))])
         self.nar_stacks = cast("Sequence[Transformer]", stacks)
         self._ar_batching: Batching | None = None
-        if config.masked_ar:
+        if config.masked_level_0:
             self.masked_response = nn.Embedding(codes + 1, width)  # the last row is the mask
             self.masked_head = nn.Linear(width, codes)
             self.length_digits = nn.Embedding(LENGTH_TOKENS, width)
@@ -77,7 +77,7 @@ class Valle(nn.Module):
     @property
     def output_heads(self) -> Sequence[nn.Module]:
         """The layers that give logits."""
-        masked = [self.masked_head, self.length_head] if self.config.masked_ar else []
+        masked = [self.masked_head, self.length_head] if self.config.masked_level_0 else []
         return [*self.heads, *masked]
 
     def stack(self, level: int) -> Transformer:

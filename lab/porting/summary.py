@@ -51,7 +51,7 @@ class Summary:
             "sizes": f"{config.layers} layers of {config.width}, {config.heads} heads"
             f" ({config.kv_heads} of keys), feed-forward {config.ffn}",
             "codes": f"{config.levels} levels of {config.codes}"
-            f"{', level 0 also in masked passes' if config.masked_ar else ''}",
+            f"{', level 0 also in masked passes' if config.masked_level_0 else ''}",
             "text": f"{len(config.phoneme_ids)} names of phonemes, at most"
             f" {config.max_phonemes} an utterance; {', '.join(config.languages)}",
             "segments": ", ".join(config.segments),

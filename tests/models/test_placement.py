@@ -53,7 +53,7 @@ PASSES = [ar_logits, nar_logits, masked_logits, length_logits]
 def model() -> Valle:
     config = ModelConfig(
         width=32, layers=2, heads=4, kv_heads=2, ffn=48, codes=64, phonemes=tuple("abcdef"),
-        masked_ar=True,
+        masked_level_0=True,
     )  # fmt: skip
     return random_model(config)
 

@@ -38,7 +38,7 @@ def limits_of(config: ModelConfig) -> dict[str, Limit]:
     last = config.stop_token
     prompted = config.max_prompt_frames > 0
     can: Sequence[tuple[str, bool, Condition, str]] = (
-        ("level_0", config.masked_ar, one_of("ar", "auto"), unmasked),
+        ("level_0", config.masked_level_0, one_of("ar", "auto"), unmasked),
         ("cfg_strength", config.has_null_condition, at_most(1), untrained),
         ("nar_cfg_strength", config.nar_has_null_condition, at_most(1), untrained),
         ("prompt_as_prefix", config.prompt != "response", one_of(False), prefixed),

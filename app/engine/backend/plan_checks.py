@@ -25,7 +25,7 @@ def choose_ar(
     """
     method = params.level_0
     if method == "auto":
-        masked = config.masked_ar and all(_masked_heeds(one, params) for one in moved)
+        masked = config.masked_level_0 and all(_masked_heeds(one, params) for one in moved)
         method = "masked" if masked else "ar"
     guided = method == "masked" and is_guided(params, "masked")
     if guided and not config.has_null_condition:

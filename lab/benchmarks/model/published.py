@@ -49,7 +49,7 @@ def published_config(*, layers: int, width: int) -> ModelConfig:
         nar_mask="full",
         prompt_sums="exclusive",
         response_sums="exclusive",
-        masked_ar=True,
+        masked_level_0=True,
         has_null_condition=True,
     )
 

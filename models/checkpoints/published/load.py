@@ -172,7 +172,7 @@ def _config(
         unified_positions=flags.unified_position_ids,
         prompt_sums=era["prom"],
         response_sums=era["resp"],
-        masked_ar=layout.masked_ar,
+        masked_level_0=layout.masked_ar,
         has_null_condition=True,
         nar_has_null_condition=True,
         preset="vall_e",

@@ -278,7 +278,7 @@ REFUSED: Knobs = {
 def speak(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Speak]:
     """Ask models that can do everything; equal requests are sent once."""
     head = AlignmentHead(layer=0, head=0)
-    able = MODEL.model_copy(update={"masked_ar": True, "alignment": head})
+    able = MODEL.model_copy(update={"masked_level_0": True, "alignment": head})
     full = able.model_copy(update={"nar_mask": "full"})
     folder = tmp_path_factory.mktemp("able")
     looking = make(folder / "looking", config=able)

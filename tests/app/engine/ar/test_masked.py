@@ -31,7 +31,7 @@ CONFIG = ModelConfig(
     phonemes=tuple("abcdef"),
     segments=("phn", "level", "prom", "resp"),
     nar_mask="full",
-    masked_ar=True,
+    masked_level_0=True,
     has_null_condition=True,
 )
 IDS = [BOS_ID, 3, 5, 4, 8, EOS_ID]

@@ -77,7 +77,7 @@ def test_without_a_limit_a_job_stays_as_it_is():
 
 
 IDLE = {"top_k", "nar_len_steps", "nar_left_context_frames", "nar_lookahead_frames"}
-AR_ONLY = CONFIG.model_copy(update={"masked_ar": False})
+AR_ONLY = CONFIG.model_copy(update={"masked_level_0": False})
 UNGUIDED = CONFIG.model_copy(update={"has_null_condition": False})
 CAUSAL, BLOCKS = (CONFIG.model_copy(update={"nar_mask": m}) for m in ("causal", "block_causal"))
 
