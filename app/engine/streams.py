@@ -10,6 +10,9 @@ that are heard, the promised ones before the others, and then the oldest. A stre
 is no room then gives way, as speech that is sent whole does: it is made in what time is left, and
 played once that will do. So a newcomer takes nothing from a stream that came before, but from those
 of a client who has more. Nor does one that becomes its client's first as the one before it ends.
+
+A stream that gives way begins to play once it is far enough ahead beside those that are promised
+their audio then. It is promised its own from that moment on: whoever else gives way is so after it.
 """
 
 from collections import Counter

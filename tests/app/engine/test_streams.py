@@ -263,6 +263,7 @@ class Machine:
                 least_s = 0.0 if one.kept else least_lead_s(others, whole, self.speed)
                 if one.made_s >= min(least_s, one.length_s) and one.made_s > 0:
                     one.plays_s = self.now_s
+                    one.kept = True  # beside those that are: nobody is promised it before
             elif one.made_s < one.length_s:
                 one.gap_s += max(0.0, self.now_s - one.plays_s - one.made_s - one.gap_s)
 
@@ -283,9 +284,7 @@ hostile = st.builds(
 )
 
 
-# Of 6,000 crowds that were sampled at random a stream had a longer gap in 10: it had been let play
-# beside others that gave way then, and were promised their audio before it was.
-@settings(max_examples=40, deadline=None, derandomize=True)
+@settings(max_examples=40, deadline=None)
 @given(st.lists(asked, min_size=1, max_size=6), st.lists(hostile, max_size=3), st.floats(1.1, 4.0))
 def test_in_a_crowd_nobody_waits_for_a_strangers_end_and_no_stream_hears_a_newcomer(
     crowd: list[Asked], slow: list[Asked], speed: float
