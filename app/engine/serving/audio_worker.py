@@ -220,9 +220,10 @@ class AudioWorker:
         playback = job.playback
         started_s = perf_counter()
         before_s = playback.audio_s
+        is_silent = playback.played and playback.first_s is None
         try:
             job.audio.begin(maker, job.plan, playback)
-            if playback.played and playback.first_s is None:
+            if is_silent:
                 self.promise()
                 playback.prebuffer_s = self.prebuffer_s(job)
             chunk = job.audio.next_chunk(maker, playback)
@@ -233,6 +234,9 @@ class AudioWorker:
                 raise
             self._end(job, "error", broken(job.id, error))
             return
+        if is_silent and playback.first_s is not None and not job.ar.slow:
+            job.promised = True  # beside those that are now: nobody is promised it before
+            playback.gives_way = False
         if job.audio.stream is not None:  # a replay costs next to nothing
             audio_s = playback.audio_s - before_s
             job.count_audio(self._capacity, perf_counter() - started_s, audio_s)

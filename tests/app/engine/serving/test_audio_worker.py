@@ -347,6 +347,22 @@ async def test_an_error_ends_the_jobs_that_took_part_and_no_other() -> None:
     assert not {*over} & {*jobs[2:]}
 
 
+async def test_a_stream_that_gave_way_is_promised_its_audio_once_it_plays() -> None:
+    capacity = CostModel()
+    capacity.note_audio(SHARE / 1.1, 1.0)  # one stream can be served
+    worker = new_worker(capacity)
+    join(worker, early=())
+    job = new_job(expected_s=15 / 24_000)
+    worker.begin(job)
+    assert job.promised is False
+    assert job.playback.gives_way
+    worker.put((job, BEGIN), (job, BLOCK))
+    run(worker, Together())
+    assert job.playback.first_s is not None
+    assert job.promised is True
+    assert not job.playback.gives_way
+
+
 async def test_audio_is_held_until_the_playback_can_begin() -> None:
     capacity = CostModel()
     worker, (job,) = working(Together(), 1, [], capacity)
