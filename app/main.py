@@ -4,7 +4,7 @@ Run it with `uvicorn --factory app.main:create_app` or any other host of ASGI fa
 """
 
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import cache, partial
 from typing import TYPE_CHECKING
 
@@ -13,25 +13,23 @@ from starlette.middleware.gzip import GZipMiddleware
 
 from app.api import errors
 from app.api.document import BEARER_KEY, GATE_RESPONSES, Service, operation_id
-from app.api.live.valle import unknown_router
+from app.api.health import health_router
+from app.api.live.route import live_router, unknown_router
+from app.api.metrics import metrics_router
 from app.api.middleware.gate import GateMiddleware
 from app.api.middleware.keys import Keyring
 from app.api.middleware.limits import Admission
 from app.api.middleware.metrics import HttpMetrics
 from app.api.middleware.rules import METRICS_PATH, GateRules
+from app.api.models import models_router
+from app.api.presets import presets_router
 from app.api.reports.recent import RecentSpeeches
 from app.api.reports.writer import ReportWriter
-from app.api.routes import health_router, list_router, metrics_router
 from app.api.services import Limits, Services
-from app.api.shapes.elevenlabs import elevenlabs_router, elevenlabs_voices_router
-from app.api.shapes.elevenlabs_live import elevenlabs_live_router
-from app.api.shapes.nari_live import nari_live_router
-from app.api.shapes.vllm_live import stream_router
-from app.api.shapes.words import captioned_router
-from app.api.shapes.wyoming import WyomingServer
 from app.api.speech.route import codes_router, speech_router
 from app.api.voices import voices_router
 from app.audio.rendering import RenderPool
+from app.compat import COMPAT_APIS
 from app.engine.backend.planner import Catalog
 from app.engine.backend.synthesizer import Synthesizer
 from app.engine.child_process import ModelWorkers
@@ -107,26 +105,27 @@ def create_app(
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        wyoming = WyomingServer(services) if settings.wyoming_port else None
-        if wyoming is not None:  # first: where its port was taken, nothing else has begun
-            await wyoming.start()
-        # The model loads in the background; until then /ready answers 503.
-        services.engine.start()
-        if shared is not None:
-            await shared.start()
-        try:
-            yield
-        finally:
-            if wyoming is not None:
-                await wyoming.stop()
-            await services.engine.drain(settings.drain_timeout_s)
-            await services.engine.stop()
+        background = AsyncExitStack()
+        async with background:
+            for api in COMPAT_APIS:  # first: where a port was taken, nothing else has begun
+                await background.enter_async_context(api.background(services))
+            # The model loads in the background; until then /ready answers 503.
+            services.engine.start()
             if shared is not None:
-                await shared.stop()
-            services.render_pool.close()
-            services.limits.connections.abort()
+                await shared.start()
+            try:
+                yield
+            finally:
+                await background.aclose()
+                await services.engine.drain(settings.drain_timeout_s)
+                await services.engine.stop()
+                if shared is not None:
+                    await shared.stop()
+                services.render_pool.close()
+                services.limits.connections.abort()
 
     app = Service(
+        bodies=[body for api in COMPAT_APIS for body in api.bodies],
         title="valle-serve",
         version=VERSION,
         description="Text to speech, with every sampling knob in the request.",
@@ -139,17 +138,18 @@ def create_app(
     app.state.services = services
     add_middleware(app, services, keyring)
     errors.install(app)
-    app.include_router(stream_router)  # these paths look like the id of a speech
-    app.include_router(nari_live_router)
+    for api in COMPAT_APIS:
+        for router in api.socket_routers:
+            app.include_router(router)
+    app.include_router(live_router)  # its path looks like the id of a speech
+    listings = [listing for api in COMPAT_APIS for listing in api.model_listings]
     security = [BEARER_KEY] if keyring else []
-    app.include_router(elevenlabs_live_router)
     for router in (
         speech_router,
         codes_router,
-        elevenlabs_router,
-        elevenlabs_voices_router,
-        captioned_router,
-        list_router,
+        *(router for api in COMPAT_APIS for router in api.routers),
+        models_router(listings),
+        presets_router,
         voices_router,
     ):
         app.include_router(router, responses=GATE_RESPONSES, dependencies=security)
@@ -225,12 +225,9 @@ def gate_rules(settings: Settings) -> GateRules:
     open_paths = OPEN_PATHS | {"/openapi.json"}
     if settings.metrics == "open":
         open_paths |= {METRICS_PATH}
+    uploads = frozenset({("POST", "/v1/audio/voices"), ("POST", "/v1/audio/codes")})
     return GateRules(
-        open_paths=open_paths,
-        uploads=frozenset({
-            ("POST", "/v1/audio/voices"),
-            ("POST", "/v1/audio/codes"),
-            ("POST", "/v1/voices/add"),
-        }),
-        key_headers=("xi-api-key",),
+        open_paths=open_paths.union(*(api.open_paths for api in COMPAT_APIS)),
+        uploads=uploads.union(*(api.uploads for api in COMPAT_APIS)),
+        key_headers=tuple(header for api in COMPAT_APIS for header in api.key_headers),
     )

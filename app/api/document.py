@@ -6,18 +6,18 @@ the bound 0 of an integer as `0.0` to client generators.
 
 import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from fastapi import FastAPI, Request, Response, Security
 from fastapi.routing import APIRoute
 from fastapi.security import HTTPBearer
+from pydantic import BaseModel
+from starlette.routing import BaseRoute
 
+from app.api.paths import every_route
 from app.api.schemas import SpeechRequest, error_responses
 from app.api.services import Services
-from app.api.shapes.elevenlabs import ElevenLabsRequest, elevenlabs_router
-from app.api.shapes.words import CaptionedRequest, captioned_router
-from app.api.speech.route import speech_router
 from app.studio.files import PageFile
 from samplers.knobs.params import SamplingParams
 
@@ -46,11 +46,18 @@ def operation_id(route: APIRoute) -> str:
 
 
 class Service(FastAPI):
-    """A FastAPI application with an exact OpenAPI document, which is built in a thread."""
+    """A FastAPI application with an exact OpenAPI document, which is built in a thread.
+
+    ``bodies`` are those of JSON that `app.api.requests.json_body` reads.
+    """
 
     _json: PageFile | None = None
     _made: dict[str, Any] | None = None
     _limits: Mapping[str, Mapping[str, Any]] | None = None  # of the loaded model, once there is one
+
+    def __init__(self, *, bodies: Sequence[type[BaseModel]], **options: Any) -> None:
+        self._bodies: Sequence[type[BaseModel]] = (SpeechRequest, *bodies)
+        super().__init__(**options)
 
     def setup(self) -> None:
         """Add the documentation routes."""
@@ -77,9 +84,9 @@ class Service(FastAPI):
         loaded = engine.info.fields if engine.status.state == "ready" else None
         if self._made is None or (self._limits is None and loaded is not None):
             shown = super().openapi()
-            for name, schema in _parts_of_bodies().items():
+            for name, schema in _parts_of_bodies(self._bodies).items():
                 shown["components"]["schemas"].setdefault(name, schema)
-            shown = _with_integers(shown, _sources())
+            shown = _with_integers(shown, _sources(every_route(self.routes)))
             self._made = _limited(_with_integer_bounds(shown), loaded or {})
             self._limits = loaded
         return self._made
@@ -109,25 +116,30 @@ def _add(schema: dict[str, Any], more: Mapping[str, Any]) -> None:
                 one[name] = one[name] | value if is_nested else value
 
 
-def _parts_of_bodies() -> dict[str, Any]:
+def _parts_of_bodies(bodies: Sequence[type[BaseModel]]) -> dict[str, Any]:
     """Return the schemas that bodies refer to, by name: FastAPI does not see those bodies."""
     parts: dict[str, Any] = {}
-    for kind in (SpeechRequest, CaptionedRequest, ElevenLabsRequest):
+    for kind in bodies:
         schema = kind.model_json_schema(ref_template="#/components/schemas/{model}")
         parts |= schema.get("$defs", {})
     return parts
 
 
-def _sources() -> dict[str, Any]:
+def _sources(routes: Iterable[BaseRoute]) -> dict[str, Any]:
     """Return the schemas that were passed to FastAPI for parts with integers beyond a float."""
     paths = {
         route.path: {method.lower(): route.openapi_extra for method in route.methods or ()}
-        for router in (speech_router, captioned_router, elevenlabs_router)
-        for route in router.routes
-        if isinstance(route, APIRoute) and route.openapi_extra
+        for route in routes
+        if isinstance(route, APIRoute) and _reads_json(route)
     }
     schemas = {"SamplingParams": SamplingParams.model_json_schema()}
     return {"paths": paths, "components": {"schemas": schemas}}
+
+
+def _reads_json(route: APIRoute) -> bool:
+    """Return whether a route says itself that its body is JSON."""
+    body = (route.openapi_extra or {}).get("requestBody", {})
+    return "application/json" in body.get("content", {})
 
 
 def _with_integers(shown: Any, source: Any) -> Any:

@@ -52,7 +52,7 @@ def allowed(routes: Sequence[BaseRoute], path: str) -> list[str]:
     Of a path that is written out, as `/v1/voices/add`, these are its own and not those that it has
     as an id.
     """
-    own = [route for route in _told(routes) if getattr(route, "path", None) == path]
+    own = [route for route in every_route(routes) if getattr(route, "path", None) == path]
     has = [one for one in METHODS if _serves(own, path, type="http", method=one)]
     return has or [one for one in METHODS if _serves(routes, path, type="http", method=one)]
 
@@ -80,15 +80,15 @@ def _is_there(routes: Sequence[BaseRoute], path: str, kind: str) -> bool:
 
 def _serves(routes: Sequence[BaseRoute], path: str, **more: str) -> bool:
     scope = {"path": path, "root_path": "", "headers": [], **more}
-    return any(route.matches(scope)[0] is Match.FULL for route in _told(routes))
+    return any(route.matches(scope)[0] is Match.FULL for route in every_route(routes))
 
 
-def _told(routes: Sequence[BaseRoute]) -> Iterator[BaseRoute]:
-    """Yield every route but the one that refuses all other WebSockets."""
+def every_route(routes: Sequence[BaseRoute]) -> Iterator[BaseRoute]:
+    """Yield the routes of all routers, but not the one that refuses all other WebSockets."""
     for route in routes:
         inner = getattr(route, "original_router", None)
         if inner is not None:
-            yield from _told(inner.routes)
+            yield from every_route(inner.routes)
         elif getattr(route, "path", None) != EVERY_PATH:
             yield route
 
@@ -115,5 +115,5 @@ def _variants(path: str) -> Iterator[str]:
 
 def _written_out(routes: Sequence[BaseRoute]) -> list[str]:
     """Return the paths without parameters."""
-    paths: list[Any] = [getattr(route, "path", None) for route in _told(routes)]
+    paths: list[Any] = [getattr(route, "path", None) for route in every_route(routes)]
     return [path for path in dict.fromkeys(paths) if path and "{" not in path]

@@ -2,7 +2,7 @@
 
 import logging
 import re
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import suppress
 from typing import Any, Final, TypeVar
 
@@ -21,8 +21,6 @@ from app.audio.rendering import OutputOptions
 from app.engine.errors import InvalidRequest, UnknownModel
 from app.engine.job import SpeechJob
 from app.settings import MODEL_NAME, Settings
-
-_LOCATOR: Final = "pronunciation_dictionary_id"
 
 B = TypeVar("B", bound=BaseModel)
 
@@ -111,7 +109,7 @@ Anybody may add one that changes neither the words nor who speaks.
 """
 
 IGNORED_VALUES: Final = {"task_type": ("CustomVoice",)}
-"""Values of those that do nothing at these alone: vLLM-Omni's other tasks ask for another voice."""
+"""Values of those that do nothing at these alone: other tasks ask for another voice."""
 
 _TO_CLEAN: Final = re.compile(rf"null|{'|'.join(sorted(IGNORED_FIELDS))}")
 
@@ -229,20 +227,6 @@ def ignored_fields(wanted: SpeechOptions, settings: Settings, job_id: str) -> li
         )
     log.info("response %s: ignored instructions", job_id)
     return ["instructions"]
-
-
-def dictionaries_of(locators: Sequence[Any]) -> tuple[str, ...]:
-    """Return the names of the pronunciation dictionaries that ElevenLabs' locators mean.
-
-    Raises InvalidRequest if one has no id.
-    """
-    names = [one.get(_LOCATOR) if isinstance(one, Mapping) else None for one in locators]
-    if not all(isinstance(name, str) for name in names):
-        raise InvalidRequest(
-            f"each locator needs a {_LOCATOR}, which is the name of a dictionary of this server",
-            param="pronunciation_dictionary_locators",
-        )
-    return tuple(map(str, names))
 
 
 def output_of(job: SpeechJob, form: AudioFormat) -> OutputOptions:

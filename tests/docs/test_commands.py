@@ -85,7 +85,9 @@ BY_OTHER_TESTS = {
     "export RAY_SERVE_PROXY_USE_GRPC": "tests/deploy/ray/test_cluster.py",
     "serve run": "tests/deploy/ray/test_deployment.py",
     "python -m scripts.follow": "tests/docs/test_tour.py",
-    "TTS_HOST=0.0.0.0 TTS_WYOMING_PORT=10200 scripts/serve": "tests/app/api/shapes/test_wyoming.py",
+    "TTS_HOST=0.0.0.0 TTS_WYOMING_PORT=10200 scripts/serve": (
+        "tests/app/compat/wyoming/test_session.py"
+    ),
     "python -c": "tests/docs/test_tour.py",
     'valle-serve speak "Hello there." --seed 7 --top-p 0.5 --trace': "tests/docs/test_tour.py",
 }

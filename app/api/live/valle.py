@@ -7,20 +7,17 @@ and `response.done`. Unknown messages and fields are refused, never ignored.
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Final, Literal
 
-from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from starlette.websockets import WebSocket
 
-from app.api import paths
 from app.api.errors import (
     error_detail,
-    error_response,
     problems_of,
     speech_error_detail,
     validation_error_detail,
 )
 from app.api.lenient import validated
-from app.api.live.session import WebSocketSession, serve_session
+from app.api.live.session import WebSocketSession
 from app.api.live.speech import LiveSocket, LiveSpeech, SpeechMessages
 from app.api.reports.writer import ReportWriter, utterance_pieces, warnings_for
 from app.api.requests import check_json_size, check_model, cleaned, ignored_fields, model_names
@@ -331,31 +328,3 @@ def _parse_error_detail(
             422, f"type: must be one of {kinds}", param="type", code=problems[0]["type"]
         )
     return validation_error_detail([{**one, "loc": one["loc"][1:]} for one in problems])
-
-
-_SHOWN_CHARS = 100
-
-unknown_router = APIRouter()
-"""To be included last: it answers every other path."""
-
-
-async def serve_protocol(
-    websocket: WebSocket, session: type[WebSocketSession], protocol: str
-) -> None:
-    """Serve a session if the client offers its subprotocol, or none."""
-    offered = websocket.scope["subprotocols"]
-    if offered and protocol not in offered:
-        message = f"the subprotocol must be {protocol}"
-        answer = error_response(422, message, param="sec-websocket-protocol", code="subprotocol")
-        await websocket.send_denial_response(answer)
-        return
-    await serve_session(websocket, session, protocol if offered else None)
-
-
-@unknown_router.websocket(paths.EVERY_PATH)
-async def unknown_socket(websocket: WebSocket) -> None:
-    """Refuse a WebSocket of a path that there is not; otherwise the client would be told 403."""
-    path = websocket.url.path
-    better = paths.hint(websocket.app.routes, path, "websocket")
-    message = f"WebSocket {path[:_SHOWN_CHARS]}: not found{better and f'; {better}'}"
-    await websocket.send_denial_response(error_response(404, message, code="not_found"))

@@ -12,7 +12,7 @@ from websockets.sync.client import connect
 from app.api.live import speech
 from app.api.middleware import pace as pacing
 from app.api.middleware import send as sending
-from app.api.shapes import wyoming
+from app.compat.wyoming import events
 from tests.app.tools.live_client import serving, url_of
 from tests.app.tools.serving import free_port
 from tests.fakes import FakeBackend
@@ -67,7 +67,7 @@ def test_every_door_paces_what_it_refuses(
     async def pace(size_bytes: int) -> None:
         paced.append(size_bytes)
 
-    for module in (sending, speech, wyoming):
+    for module in (sending, speech, events):
         monkeypatch.setattr(module, "pace", pace)
     port = free_port()
     with serving(FakeBackend(0.1), wyoming_port=port) as (client, _):

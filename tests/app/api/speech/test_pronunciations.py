@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
-from app.api.requests import dictionaries_of
+from app.compat.elevenlabs.speech import dictionaries_of
 from app.engine.errors import InvalidRequest
 from app.main import create_app
 from app.settings import Settings

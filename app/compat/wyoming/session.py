@@ -1,8 +1,4 @@
-"""The Wyoming protocol of Home Assistant over TCP: all voices, whole texts and streamed ones.
-
-Source: https://github.com/OHF-Voice/wyoming. The protocol has no keys, so it is for a network that
-is trusted. Events are read here, not by its package, whose sizes are what the peer says.
-"""
+"""A connection of the Wyoming protocol: all voices, whole texts and streamed ones."""
 
 import asyncio
 import json
@@ -10,21 +6,18 @@ import logging
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from app.api.errors import invalid
 from app.api.live.session import LiveSession
 from app.api.live.speech import ClientGone, LiveSocket, LiveSpeech, SpeechMessages
-from app.api.middleware.clients import network_of
-from app.api.middleware.pace import pace
-from app.api.middleware.readers import limit_send_buffer
 from app.api.reports.writer import warnings_for
-from app.api.requests import sized_json
 from app.api.schemas import SpeechOptions
 from app.api.services import Services
 from app.audio.formats import SampleRate
+from app.compat.wyoming.events import Event, read_event
 from app.engine.errors import InvalidRequest, SpeechError
 from app.engine.interface import Plan
 from app.engine.job import SpeechResult, WordTimes
@@ -32,87 +25,14 @@ from app.version import VERSION
 
 log = logging.getLogger(__name__)
 
-_LINE_BYTES: Final = 16_384
 _SILENCE_EVERY_S: Final = 1.0
 _SILENCE_S: Final = 0.2
-_LINGER_S: Final = 1.0
+
 _OPEN: Final = "text"
 _BEGINNINGS: Final = frozenset({"synthesize", "synthesize-start"})
 _SENTENCE_END: Final = re.compile(r"[^\W\d]{2}[.!?…]+[\"'\u201d\u2019)]*$")
 _TAIL_CHARS: Final = 16
 _US: Final = {"name": "valle-serve", "url": ""}
-
-
-class WyomingServer:
-    """Listens on a port for the time of a context."""
-
-    def __init__(self, services: Services) -> None:
-        self._services = services
-        self._server: asyncio.Server | None = None
-        self._serving: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
-
-    async def start(self) -> None:
-        """Begin to listen."""
-        settings = self._services.settings
-        self._server = await asyncio.start_server(
-            self._accept, settings.host, settings.wyoming_port, limit=_LINE_BYTES
-        )
-
-    async def stop(self) -> None:
-        """Listen no more, and drop all connections."""
-        assert self._server is not None
-        self._server.close()
-        open_ = dict(self._serving)
-        for task in open_:
-            task.cancel()
-        await asyncio.gather(*open_, return_exceptions=True)
-        for writer in open_.values():  # a task that was cancelled before it began closes nothing
-            writer.transport.abort()
-        closing = (writer.wait_closed() for writer in open_.values())
-        await asyncio.gather(*closing, return_exceptions=True)
-        await self._server.wait_closed()
-
-    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Serve a connection in a task; asyncio's own would be unknown to `stop` until it runs."""
-        limit_send_buffer(writer.transport)
-        task = asyncio.create_task(self._serve(reader, writer))
-        self._serving[task] = writer
-        task.add_done_callback(self._serving.pop)
-
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Serve a connection to its end, whatever comes."""
-        peer = writer.get_extra_info("peername")
-        client = network_of(str(peer[0])) if peer else ""
-        services = self._services
-        session = WyomingSession(reader, writer, services, client)
-        try:
-            with services.limits.connections.counted(client), services.live_place(client):
-                await session.run()
-        except SpeechError as error:
-            with suppress(ClientGone):
-                await session.error(error)
-        except Exception:
-            log.exception("a connection of the Wyoming protocol failed")
-        finally:
-            await _close(writer)
-
-
-async def _close(writer: asyncio.StreamWriter) -> None:
-    """Close a connection, with what its client has not taken a second later."""
-    writer.close()
-    closed = asyncio.ensure_future(writer.wait_closed())
-    closed.add_done_callback(lambda one: one.cancelled() or one.exception())  # a reset is no news
-    try:
-        await asyncio.wait({closed}, timeout=_LINGER_S)
-    finally:
-        writer.transport.abort()
-
-
-class Event(NamedTuple):
-    """An event of the client."""
-
-    type: str
-    data: dict[str, Any]
 
 
 class _NamedVoice(BaseModel):
@@ -323,44 +243,6 @@ class _Sound(SpeechMessages):
                 await asyncio.sleep(_SILENCE_EVERY_S)
                 if not self._sent and speech.growing.waits_for_text:
                     await self.sound(silence, ())
-
-
-async def read_event(reader: asyncio.StreamReader, max_bytes: int) -> Event:
-    """Return the next event of a client, with so many bytes of data at most.
-
-    Raises InvalidRequest if it is none, or too large, or carries sound.
-    """
-    try:
-        line = await reader.readuntil()
-    except asyncio.LimitOverrunError:
-        raise InvalidRequest(f"the line is longer than {_LINE_BYTES} bytes") from None
-    head = _object(line)
-    kind = head.get("type")
-    data = head.get("data")
-    length = head.get("data_length")
-    data = {} if data is None else data
-    length = 0 if length is None else length
-    if not isinstance(kind, str) or not isinstance(data, dict) or type(length) is not int:
-        raise InvalidRequest("the event is not valid")
-    if head.get("payload_length"):
-        raise InvalidRequest("no event with a payload is taken", param="payload_length")
-    if not 0 <= length <= max_bytes:
-        raise InvalidRequest(f"the data may have {max_bytes} bytes", param="data_length")
-    if not length:
-        return Event(kind, data)
-    more = await reader.readexactly(length)
-    await pace(length)
-    return Event(kind, data | _object(more))
-
-
-def _object(content: bytes) -> dict[str, Any]:
-    try:
-        sent = sized_json(content)
-    except ValueError:
-        sent = None
-    if not isinstance(sent, dict):
-        raise InvalidRequest("the event is not a JSON object")
-    return sent
 
 
 def _wanted(event: Event) -> _Wanted:

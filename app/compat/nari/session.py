@@ -10,6 +10,7 @@ from fastapi import APIRouter, WebSocket
 from pydantic import ConfigDict, Field, TypeAdapter
 
 from app.api.errors import speech_error_detail
+from app.api.live.route import serve_protocol
 from app.api.live.speech import LiveSocket, LiveSpeech
 from app.api.live.valle import (
     ENCODINGS,
@@ -17,7 +18,6 @@ from app.api.live.valle import (
     ResponseCancel,
     ResponseMessages,
     ValleSession,
-    serve_protocol,
 )
 from app.api.schemas import SpeechOptions
 from app.api.services import Services
@@ -26,7 +26,7 @@ from app.engine.errors import SpeechError
 from app.engine.interface import Plan
 from app.engine.job import SpeechResult, WordTimes
 
-PROTOCOL: Final = "nari.speech.v1"
+NARI_PROTOCOL: Final = "nari.speech.v1"
 """The WebSocket subprotocol."""
 
 _CLOSED: Final = 1000
@@ -51,7 +51,7 @@ _MESSAGE: Final[TypeAdapter[Any]] = TypeAdapter(
 @nari_live_router.websocket("/v1/audio/speech/ws")
 async def nari_live(websocket: WebSocket) -> None:
     """Speak a text while it is being written, as nari-labs' server would."""
-    await serve_protocol(websocket, NariSession, PROTOCOL)
+    await serve_protocol(websocket, NariSession, NARI_PROTOCOL)
 
 
 class NariSession(ValleSession):
@@ -64,7 +64,7 @@ class NariSession(ValleSession):
     async def opened(self) -> None:
         """Send `session.created`."""
         rate_hz = self._services.engine.info.sample_rate_hz
-        await self._socket.message("session.created", protocol=PROTOCOL, audio=_audio(rate_hz))
+        await self._socket.message("session.created", protocol=NARI_PROTOCOL, audio=_audio(rate_hz))
 
     async def acknowledge(self, response_id: str, message: InputText) -> None:  # noqa: ARG002
         """Tell that a message was taken, and which."""

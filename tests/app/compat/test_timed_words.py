@@ -1,6 +1,6 @@
 """Times of characters, as ElevenLabs' shapes tell them."""
 
-from app.api.shapes.words import timed_characters
+from app.compat.timed_words import timed_characters
 from app.engine.job import WordTimes
 
 WORDS = [

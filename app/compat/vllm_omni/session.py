@@ -15,15 +15,16 @@ from pydantic import ConfigDict, Field, ValidationError
 
 from app.api.errors import invalid
 from app.api.lenient import validated
+from app.api.live.route import serve_protocol
 from app.api.live.session import check_voice
 from app.api.live.speech import LiveSpeech, SpeechMessages
-from app.api.live.valle import PROTOCOL, ValleSession, serve_protocol
+from app.api.live.valle import PROTOCOL, ValleSession
 from app.api.requests import check_json_size, check_model, cleaned, model_names, sized_json
 from app.api.schemas import SoundFormatName, SpeechOptions
 from app.api.services import Services
-from app.api.shapes.words import FinalWords
 from app.audio.formats import AudioFormat
 from app.audio.rendering import wav_header
+from app.compat.timed_words import FinalWords
 from app.engine.errors import InvalidRequest, SpeechError
 from app.engine.job import SpeechResult, WordTimes
 
@@ -49,8 +50,8 @@ class SessionConfig(SpeechOptions):
 
 
 @stream_router.websocket("/v1/audio/speech/stream")
-async def live_speech(websocket: WebSocket) -> None:
-    """Speak a text while it is being written."""
+async def either_protocol(websocket: WebSocket) -> None:
+    """Speak a text while it is being written, by our messages or vLLM-Omni's."""
     await serve_protocol(websocket, StreamSession, PROTOCOL)
 
 

@@ -1,122 +1,14 @@
-"""Routes that list models and presets, the probes `/health` and `/ready`, and `/metrics`.
+"""The probes `/health` and `/ready`; they never block."""
 
-They never block.
-"""
+from typing import Literal
 
-import asyncio
-from typing import Annotated, Literal
-
-from fastapi import APIRouter, HTTPException, Path, Request, Response
-from prometheus_client import CollectorRegistry
-from prometheus_client.exposition import choose_encoder
+from fastapi import APIRouter
 from pydantic import BaseModel, Field
 
-from app.api.requests import model_item, model_items, model_names
-from app.api.schemas import (
-    NOT_READY,
-    AudioModelItem,
-    AudioModelList,
-    ModelItem,
-    ModelList,
-    PresetItem,
-    PresetList,
-    error_responses,
-)
-from app.api.services import EngineDep, Services, ServicesDep
+from app.api.schemas import NOT_READY, error_responses
+from app.api.services import ServicesDep
 from app.engine.interface import GoldenResult
 from app.version import VERSION
-from samplers.knobs.params import SamplingParams
-from samplers.knobs.presets import AUTO
-
-ModelName = Annotated[str, Path(alias="id", description="A model's id.")]
-
-list_router = APIRouter(tags=["speech"])
-
-
-class TheirLanguage(BaseModel):
-    """A language of a model, in ElevenLabs' shape."""
-
-    language_id: str
-    name: str
-
-
-class ElevenLabsModel(BaseModel):
-    """A model, in ElevenLabs' shape."""
-
-    model_id: str = Field(description="What `model_id` takes.")
-    name: str
-    description: str = ""
-    can_do_text_to_speech: bool = True
-    can_do_voice_conversion: bool = False
-    can_be_finetuned: bool = False
-    can_use_style: bool = False
-    can_use_speaker_boost: bool = False
-    serves_pro_voices: bool = False
-    requires_alpha_access: bool = False
-    token_cost_factor: float = 0.0
-    maximum_text_length_per_request: int
-    languages: list[TheirLanguage]
-
-
-@list_router.get("/v1/models", responses=NOT_READY)
-async def list_models(request: Request, services: ServicesDep) -> ModelList | list[ElevenLabsModel]:
-    """List the loaded model under its own name, OpenAI's and the operator's.
-
-    With ElevenLabs' header `xi-api-key` it is their list: of its own name and the operator's.
-    """
-    if "xi-api-key" not in request.headers:
-        return ModelList(data=model_items(*_model(services)))
-    loaded, names = _model(services)
-    languages = [TheirLanguage(language_id=one, name=one) for one in services.engine.info.languages]
-    return [
-        ElevenLabsModel(
-            model_id=name,
-            name=name,
-            maximum_text_length_per_request=services.settings.max_text_chars,
-            languages=languages,
-        )
-        for name in dict.fromkeys((loaded, *names))
-    ]
-
-
-@list_router.get("/v1/audio/models", responses=NOT_READY)
-async def list_audio_models(services: ServicesDep) -> AudioModelList:
-    """List the same in the form that Open WebUI expects."""
-    return AudioModelList(
-        models=[AudioModelItem(id=item.id) for item in model_items(*_model(services))]
-    )
-
-
-@list_router.get(
-    "/v1/models/{id:path}", responses=NOT_READY | error_responses(_404="No such model.")
-)
-async def get_model(name: ModelName, services: ServicesDep) -> ModelItem:
-    """Describe a model."""
-    if not name:  # the slash behind the path of the list
-        raise HTTPException(404, "Not Found")
-    return model_item(name, *_model(services))
-
-
-def _model(services: Services) -> tuple[str, list[str]]:
-    """Return the name of the loaded model, and the operator's further names of it."""
-    return services.engine.info.name, model_names(services.settings)
-
-
-@list_router.get("/v1/presets", responses=NOT_READY)
-async def list_presets(engine: EngineDep) -> PresetList:
-    """List the presets, each with every knob as the loaded model would use it."""
-    presets = await asyncio.to_thread(lambda: engine.presets)
-    return PresetList(presets=[_preset(name, knobs) for name, knobs in presets.items()])
-
-
-def _preset(name: str, knobs: SamplingParams) -> PresetItem:
-    meant = knobs.preset if knobs.preset != AUTO else None
-    return PresetItem(
-        id=name,
-        alias_of=meant if name == AUTO else None,
-        sets=knobs.model_dump(mode="json", exclude_defaults=True, exclude={"preset", "seed"}),
-        knobs=knobs,
-    )
 
 
 class Health(BaseModel):
@@ -235,24 +127,3 @@ async def get_ready(services: ServicesDep) -> Ready:
     engine.check_ready()
     info = engine.info
     return Ready(model=info.name, model_sha256=info.sha256, word_times=info.aligns)
-
-
-metrics_router = APIRouter(tags=["health"])
-
-
-@metrics_router.get(
-    "/metrics", response_class=Response, responses={200: {"content": {"text/plain": {}}}}
-)
-async def get_metrics(request: Request, services: ServicesDep) -> Response:
-    """Return all metrics in Prometheus' text format or OpenMetrics."""
-    services.http_metrics.voices.set(await asyncio.to_thread(services.voice_store.count))
-    both = CollectorRegistry()
-    both.register(services.engine.metrics.registry)
-    both.register(services.http_metrics.registry)
-    try:
-        encode, media_type = choose_encoder(request.headers.get("accept", ""))
-        content = encode(both)
-    except (TypeError, ValueError):  # the Accept header names an unknown version
-        encode, media_type = choose_encoder("")
-        content = encode(both)
-    return Response(content, media_type=media_type)

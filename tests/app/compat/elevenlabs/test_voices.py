@@ -6,7 +6,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from app.api.shapes.elevenlabs import ElevenLabsVoiceForm
+from app.compat.elevenlabs.voices import ElevenLabsVoiceForm
 from app.engine.errors import InvalidRequest
 from app.main import create_app
 from app.settings import Settings

@@ -1,4 +1,4 @@
-"""ElevenLabs' WebSockets: one text (`stream-input`) or several (`multi-stream-input`)."""
+"""A WebSocket of ElevenLabs' protocol for one text, and the messages of a text."""
 
 import json
 from base64 import b64encode
@@ -7,23 +7,24 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final
 
-from fastapi import APIRouter, WebSocket
+from fastapi import WebSocket
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from app.api.errors import invalid
-from app.api.live.session import WebSocketSession, serve_session
+from app.api.live.session import WebSocketSession
 from app.api.live.speech import LiveSpeech, SpeechMessages, speakable
 from app.api.reports.writer import warnings_for
-from app.api.requests import check_json_size, dictionaries_of
+from app.api.requests import check_json_size
 from app.api.schemas import SpeechOptions
 from app.api.services import Services
-from app.api.shapes.elevenlabs import (
+from app.compat.elevenlabs.speech import (
     DEFAULT_FORMAT,
     VoiceSettings,
     check_their_model,
+    dictionaries_of,
     output_format,
 )
-from app.api.shapes.words import FinalWords, TimedCharacter, timed_characters
+from app.compat.timed_words import FinalWords, TimedCharacter, timed_characters
 from app.engine.errors import InvalidRequest, SpeechError, UnknownModel, UnknownVoice
 from app.engine.job import SpeechResult, WordTimes
 
@@ -32,12 +33,9 @@ _CLOSED = 1000  # normal
 _REFUSED = 1008  # policy
 _FAILED = 1011  # internal error
 _REASON_CHARS: Final = 100
-_MOST_CONTEXTS: Final = 5
-_DEFAULT_CONTEXT: Final = "default"
+
 _NOTHING: Final = "nothing is spoken: the text has no word"
 _SENTENCE_ENDS: Final = (".", "!", "?", "…")
-
-elevenlabs_live_router = APIRouter()
 
 
 class TextMessage(BaseModel):
@@ -52,18 +50,6 @@ class TextMessage(BaseModel):
     context_id: str | None = Field(None, max_length=200)
     close_context: bool | None = None
     close_socket: bool | None = None
-
-
-@elevenlabs_live_router.websocket("/v1/text-to-speech/{voice_id}/stream-input")
-async def elevenlabs_live(websocket: WebSocket) -> None:
-    """Speak a text while it is being written, as ElevenLabs would."""
-    await serve_session(websocket, ElevenLabsSession, voice=websocket.path_params["voice_id"])
-
-
-@elevenlabs_live_router.websocket("/v1/text-to-speech/{voice_id}/multi-stream-input")
-async def elevenlabs_contexts(websocket: WebSocket) -> None:
-    """Speak several texts at once while they are being written, as ElevenLabs would."""
-    await serve_session(websocket, ContextsSession, voice=websocket.path_params["voice_id"])
 
 
 @dataclass
@@ -101,7 +87,7 @@ class ElevenLabsSession(WebSocketSession):
     async def handle(self, message: str | bytes) -> None:
         """Act on a message; one that is refused ends the session."""
         try:
-            parsed = _parsed(message)
+            parsed = parsed_message(message)
             if parsed.text is None:
                 raise InvalidRequest("text: Field required", param="text")
             await self._append("", parsed)
@@ -115,7 +101,7 @@ class ElevenLabsSession(WebSocketSession):
     async def end(self, error: SpeechError | None = None) -> None:
         """Close the WebSocket, after a message for an error."""
         if error is not None:
-            await self.send(_refusal(error))
+            await self.send(refusal_message(error))
         code = _CLOSED if error is None else _close_code(error)
         await self._socket.close(code, error.message[:_REASON_CHARS] if error else "")
         self.over = True
@@ -130,7 +116,7 @@ class ElevenLabsSession(WebSocketSession):
         """Tell that the text was spoken, with what it warns of, and close."""
         del self.contexts[name]
         if error is None:
-            await self.send({"audio": None, "isFinal": True} | _told(warnings))
+            await self.send({"audio": None, "isFinal": True} | warnings_field(warnings))
         await self.end(error)
 
     def _messages(self, name: str, speed: float) -> "TextMessages":
@@ -177,75 +163,6 @@ class ElevenLabsSession(WebSocketSession):
             **{name: value for name, value in given.items() if value is not None},
         )
         return await self.begin(name, options, self._form, self._messages(name, options.speed))
-
-
-class ContextsSession(ElevenLabsSession):
-    """A WebSocket for several texts at once, each in a context that the client names."""
-
-    _closing = False
-
-    async def handle(self, message: str | bytes) -> None:
-        """Act on a message; what is refused ends its context, if it names one."""
-        name = None
-        try:
-            parsed = _parsed(message)
-            name = parsed.context_id or _DEFAULT_CONTEXT
-            await self.settle()
-            if parsed.close_socket:
-                await self._close_socket()
-            elif parsed.close_context:
-                await self._close(name)
-            else:
-                if parsed.text and len(self._open_contexts | {name}) > _MOST_CONTEXTS:
-                    raise InvalidRequest(f"at most {_MOST_CONTEXTS} contexts may be open")
-                await self._append(name, parsed)
-        except SpeechError as error:
-            await self.send(_refusal(error) | ({"contextId": name} if name else {}))
-            if name in self.speeches:
-                await self.cancel(name)
-            elif name is not None:
-                await self.speech_ended(name, None)
-
-    async def speech_ended(
-        self, name: str, error: SpeechError | None, warnings: Sequence[str] = ()
-    ) -> None:
-        """Tell that a context has ended; every one that was opened does so once."""
-        self.contexts.pop(name, None)
-        if error is not None:
-            await self.send(_refusal(error) | {"contextId": name})
-        final = {"audio": None, "isFinal": True, "contextId": name}
-        await self.send(final | _told(warnings))
-        if self._closing and not self.contexts:
-            await self.end()
-
-    def _messages(self, name: str, speed: float) -> "TextMessages":
-        absolute = self._query.get("sync_alignment") == "true"
-        return TextMessages(self, name, speed, {"contextId": name}, absolute=absolute)
-
-    @property
-    def _open_contexts(self) -> set[str]:
-        """Those to which text may be appended."""
-        closed = {name for name, speech in self.speeches.items() if speech.growing.ended}
-        return {*self.contexts} - closed
-
-    async def _close(self, name: str) -> None:
-        """Close a context: text that was flushed is still spoken, other is not."""
-        speech = self.speeches.get(name)
-        context = self.contexts.get(name)
-        if speech is None:
-            await self.speech_ended(name, None)
-        elif context is not None and context.flushed and not speech.growing.ended:
-            speech.growing.end()
-        else:
-            await self.cancel(name)
-
-    async def _close_socket(self) -> None:
-        """Close all contexts, then the WebSocket."""
-        self._closing = True
-        for name in [*self.contexts]:
-            await self._close(name)
-        if not self.contexts and not self.over:
-            await self.end()
 
 
 class TextMessages(SpeechMessages):
@@ -312,12 +229,13 @@ class TextMessages(SpeechMessages):
         await self._session.speech_ended(self._name, error, warnings)
 
 
-def _told(warnings: Sequence[str]) -> dict[str, Any]:
+def warnings_field(warnings: Sequence[str]) -> dict[str, Any]:
     """Return the field with warnings, which ElevenLabs does not have, if there are any."""
     return {"warnings": [*warnings]} if warnings else {}
 
 
-def _parsed(raw: str | bytes) -> TextMessage:
+def parsed_message(raw: str | bytes) -> TextMessage:
+    """Return a message of a client; raises InvalidRequest if it is none."""
     if isinstance(raw, bytes):
         raise InvalidRequest("send text, not bytes")
     check_json_size(raw)
@@ -327,7 +245,8 @@ def _parsed(raw: str | bytes) -> TextMessage:
         raise invalid(error) from error
 
 
-def _refusal(error: SpeechError) -> dict[str, Any]:
+def refusal_message(error: SpeechError) -> dict[str, Any]:
+    """Return the message for an error."""
     return {"message": error.message, "error": error.code, "code": _close_code(error)}
 
 
