@@ -10,8 +10,8 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-FOLDERS = ("app", "cluster", "gpu", "models", "samplers", "tools", "weights")
-LEFT_OUT = {"__pycache__", "plots", "next", "revision.txt"}
+FOLDERS = ("app", "gpu", "models", "samplers", "weights")
+LEFT_OUT = {"__pycache__", "plots", "revision.txt"}
 
 
 class Lib(BuildHookInterface):  # type: ignore[type-arg]

@@ -1,7 +1,7 @@
 """Where training keeps what it makes.
 
-The cache lies outside the repository and is safe to delete at any time. What is exported lies in
-`weights/next`, until it is better than what ships in `weights` and takes its place.
+The cache lies outside the repository. What is exported lies in its folder `next`, until it is
+better than what ships in `weights` and takes its place. All else may be deleted at any time.
 """
 
 import os
@@ -9,7 +9,13 @@ from pathlib import Path
 
 from app.settings import BUILTIN_MODEL
 
-NEXT_MODEL = BUILTIN_MODEL / "next"
+
+def _folder() -> Path:
+    chosen = os.environ.get("VALLE_TRAINING_CACHE")
+    return Path(chosen) if chosen else Path.home() / ".cache" / "valle-serve" / "training"
+
+
+NEXT_MODEL = _folder() / "next"
 
 
 def present_model() -> Path:
@@ -19,7 +25,6 @@ def present_model() -> Path:
 
 def cache_folder() -> Path:
     """Return the cache (``VALLE_TRAINING_CACHE``, else in the user's cache), made if missing."""
-    chosen = os.environ.get("VALLE_TRAINING_CACHE")
-    folder = Path(chosen) if chosen else Path.home() / ".cache" / "valle-serve" / "training"
+    folder = _folder()
     folder.mkdir(parents=True, exist_ok=True)
     return folder

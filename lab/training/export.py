@@ -1,4 +1,4 @@
-"""Write what was trained into `weights/next`, as the service loads it.
+"""Write what was trained into `next` of the cache, as the service loads it.
 
     python -m lab.training.export codec
     python -m lab.training.export lm

@@ -4,7 +4,7 @@
 
 A Gaussian over single frames of log-mel spectra (`models.codecs.speech_prior`), of some utterances
 of every corpus in the cache, at levels as uploads have them. It takes seconds, and lies beside the
-codec in `weights/next`.
+codec in `next` of the cache.
 """
 
 import argparse
@@ -55,7 +55,7 @@ def main() -> None:
         for source in SOURCES
         if source in UTTERANCES and any((cache / source).glob("*.jsonl"))
     ]
-    NEXT_MODEL.mkdir(exist_ok=True)
+    NEXT_MODEL.mkdir(parents=True, exist_ok=True)
     save_prior(NEXT_MODEL, fitted(torch.cat(frames)))
     print(f"{sum(map(len, frames))} frames")
 

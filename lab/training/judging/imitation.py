@@ -170,7 +170,7 @@ def _upload(samples: Samples, rate_hz: int) -> Recording:
 def _with_voices(weights: Path, folder: Path, prompts: Mapping[str, Recording]) -> Path:
     """Copy a model into ``folder``, with the speakers as its voices."""
     shutil.copytree(
-        weights, folder, ignore=shutil.ignore_patterns("voices", "plots", "next", "golden.json")
+        weights, folder, ignore=shutil.ignore_patterns("voices", "plots", "golden.json")
     )
     (folder / "voices").mkdir()
     for name, prompt in prompts.items():

@@ -1,6 +1,6 @@
 """How likely is what an unseen speaker says next, given a recording of theirs?
 
-    python -m lab.training.judging.prompts --weights weights weights/next
+    python -m lab.training.judging.prompts --weights weights NEXT
 
 Speakers of the corpus `bent` whom nobody trained on each give a sentence, as it is or recorded in
 some way, and say another one; the loss of level 0 and of level 1 on that is told, in nats. Beside

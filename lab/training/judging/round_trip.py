@@ -1,6 +1,6 @@
 """How much of who speaks does a codec keep? Codecs beside each other, by both judges of voices.
 
-    python -m lab.training.judging.round_trip --weights weights weights/next
+    python -m lab.training.judging.round_trip --weights weights NEXT
 
 Recordings of people pass through each codec, restored as the service restores them; what comes out
 is compared with other recordings of the same people. *judged* are the twelve of

@@ -1,6 +1,6 @@
 """Does the model hear words? How much likelier level 0 of true speech is by its text.
 
-    python -m lab.training.judging.text_gain --weights weights weights/next
+    python -m lab.training.judging.text_gain --weights weights NEXT
 
 People who are kept out of training, and mixtures of the slow teacher that are, say a sentence each
 after a prompt of their own; the loss of level 0 is told with the text and without, in nats a frame.

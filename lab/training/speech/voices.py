@@ -2,7 +2,8 @@
 
     python -m lab.training.speech.voices
 
-`weights/next/voices/` then holds one FLAC and one JSON file a voice. What they say is in no corpus.
+`next/voices/` in the cache then holds one FLAC and one JSON file a voice. What they say is in no
+corpus.
 How loud the model speaks as them, `python -m scripts.measure_voices` adds.
 """
 

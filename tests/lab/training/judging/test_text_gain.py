@@ -1,18 +1,18 @@
 """Text is worth much to speech that the model learned from, and nothing if it is another's."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from app.settings import BUILTIN_MODEL
-from lab.training.cache import NEXT_MODEL
 from lab.training.judging import text_gain
 from lab.training.judging.text_gain import losses
 from lab.training.lm.codes import read_shard
 from models.checkpoints.builtin import load_lm
 
-SAID = read_shard(NEXT_MODEL / "codes" / "kokoro" / "0001.npz")
+SAID = read_shard(Path(__file__).with_name("kokoro-0001.npz"))
 SPEAKERS = sorted({one.speaker for one in SAID})[:3]
 SPOKEN = [one for one in SAID if one.speaker in SPEAKERS]
 
