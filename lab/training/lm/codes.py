@@ -3,8 +3,8 @@
     python -m lab.training.lm.codes
 
 Needs a codec: that in `next` of the cache (see `lab.training.export`), else the one that ships. One
-file a shard, kept if it is there; codes of another codec lie in another folder, named after what makes
-codes in it: what makes sound of them may still be trained.
+file a shard, kept if it is there; codes of another codec lie in another folder, named after what
+makes codes in it: what makes sound of them may still be trained.
 
 The slow teacher's codes are worth keeping where the cache is lost: `--keep` writes them beside the
 codec, where they are found as if they were in the cache.

@@ -29,7 +29,7 @@ from models.voices.recording import LEVEL_LUFS
 pytest.importorskip("whisper_normalizer")
 pytest.importorskip("jiwer")
 
-TEXTS = ("She keeps keys.", "It rained.", "FairTask left now.")
+TEXTS = ("She keeps keys.", "It rained.", "Turn left now.")
 
 
 def tone(seconds: float, hz: float = 200, level: float = 0.1) -> np.ndarray:
@@ -148,8 +148,8 @@ def test_the_round_trip_can_leave_levels_out(toy: Path, levels: int | None) -> N
 @pytest.mark.parametrize(
     ("heard", "edits"),
     [
-        ("She keeps bees. It rained. FairTask left now.", [(1, 0, 0), (0, 0, 0), (0, 0, 0)]),
-        ("She keeps keys. It. FairTask left now. So there.", [(0, 0, 0), (0, 1, 0), (0, 0, 2)]),
+        ("She keeps bees. It rained. Turn left now.", [(1, 0, 0), (0, 0, 0), (0, 0, 0)]),
+        ("She keeps keys. It. Turn left now. So there.", [(0, 0, 0), (0, 1, 0), (0, 0, 2)]),
         # What is said again belongs to what it repeats, other words to what follows.
         ("She keeps keys. Keys. It rained. Well turn left now.", [(0, 0, 1), (0, 0, 0), (0, 0, 1)]),
         ("", [(0, 3, 0), (0, 2, 0), (0, 3, 0)]),
@@ -174,7 +174,7 @@ def test_takes_of_a_setting_are_joined_and_those_of_an_interrupted_study_are_kep
         sound.unlink()  # as the study does
     with (tmp_path / "heard" / "heard.csv").open() as file:
         found = [(row["text"], row["edits"]) for row in csv.DictReader(file)]
-    assert found == 2 * [("It rained.", "0"), ("She keeps keys.", "3"), ("FairTask left now.", "3")]
+    assert found == 2 * [("It rained.", "0"), ("She keeps keys.", "3"), ("Turn left now.", "3")]
 
 
 class Ears(Judges):
