@@ -216,9 +216,10 @@ def visiting(
 
 @pytest.fixture
 def studio(browser: Any, server: httpx.Client) -> Iterator[Studio]:
-    """The page on a wide screen."""
+    """The page on a wide screen, with a text that is soon spoken."""
     with visiting(browser, server) as studio:
         studio.open()
+        studio.write(TEXT)
         yield studio
 
 
@@ -227,6 +228,7 @@ def spoken(browser: Any, server: httpx.Client) -> Iterator[Studio]:
     """One with take 1, which is drawn, for tests that only look at it."""
     with visiting(browser, server) as studio:
         studio.open()
+        studio.write(TEXT)
         assert studio.speak() == 1
         studio.page.wait_for_selector("[data-take='1'] [data-curve]")
         yield studio

@@ -118,10 +118,12 @@ def test_what_replaces_a_text_or_settings_can_be_undone(studio, by) -> None:
     assert page.query_selector(".undo") is None
 
 
-def test_an_example_replaces_another_without_a_word(studio) -> None:
-    for name in ("A story", "A question"):
-        studio.page.click(f".examples >> text={name}")
-    assert studio.page.query_selector(".undo") is None
+def test_an_example_replaces_another_without_a_word(browser, server) -> None:
+    with visiting(browser, server) as studio:
+        studio.open()  # with the first example
+        for name in ("A story", "A question"):
+            studio.page.click(f".examples >> text={name}")
+        assert studio.page.query_selector(".undo") is None
 
 
 @pytest.mark.parametrize("width", [390, 1400])

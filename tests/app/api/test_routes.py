@@ -12,8 +12,7 @@ from app.engine.engine import SpeechEngine
 from app.main import create_app
 from app.settings import Settings
 from app.version import VERSION
-from tests.app.tools.answers import nothing_works
-from tests.app.tools.serving import connected, served, until
+from tests.app.tools.serving import served, until
 from tests.fakes import FakeBackend, engine_that_loads, fake_engine
 
 HELLO = {"input": "Hello there. This is the built in voice.", "max_duration_s": 2}
@@ -116,22 +115,6 @@ def test_the_server_answers_while_it_speaks_and_refuses_when_the_queue_is_full()
         assert refused.json()["error"]["code"] == "engine_busy"
         speaking.let(4)
         assert [answer.result().status_code for answer in (first, second)] == [200, 200]
-
-
-def test_a_client_that_leaves_frees_the_engine_at_the_next_frame():
-    speaking = FakeBackend()
-    engine = fake_engine(speaking)
-    with served(create_app(Settings(), engine)) as client:
-        body = b'{"input": "wait for ever"}'
-        head = b"POST /tts HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
-        with connected(client) as asking:
-            asking.sendall(head + b"Content-Length: %d\r\n\r\n%s" % (len(body), body))
-            assert speaking.began.wait(20)
-        until(lambda: nothing_works(client))
-        speaking.let(100)
-        until(lambda: engine.finished == {"cancelled": 1})
-        assert speaking.frames_made.get(speaking.spoken[-1], 0) <= 1
-        assert client.post("/tts", json={"input": "next"}).status_code == 200
 
 
 def test_a_request_that_takes_too_long_is_told_so():

@@ -8,8 +8,8 @@ import pytest
 
 from app.main import create_app
 from app.settings import Settings
-from tests.app.tools.answers import nothing_works, path_of, refusal, report_of
-from tests.app.tools.serving import served, until
+from tests.app.tools.answers import path_of, refusal, report_of
+from tests.app.tools.serving import served
 from tests.fakes import FakeBackend, fake_engine
 
 ELEVENLABS = "/v1/text-to-speech/default"
@@ -54,15 +54,6 @@ def test_a_report_and_the_audio_again(client, path, fields) -> None:
     assert again.headers["content-type"] == "audio/wav"
 
 
-@pytest.mark.parametrize(("path", "fields"), WHOLE)
-def test_a_whole_speech_that_fails_is_an_error_and_is_kept(client, path, fields) -> None:
-    answer = client.post(path, json=body(path, "break", fields))
-    assert answer.status_code == 500
-    told = report_of(client, answer)
-    assert (told["finish_reason"], told["error"]["code"]) == ("error", "generation_failed")
-    assert told["frames"] == 2
-
-
 @pytest.mark.parametrize(("path", "fields"), STREAMED)
 def test_a_streamed_speech_that_fails_is_cut_off_and_is_kept(client, path, fields) -> None:
     came = bytearray()
@@ -78,22 +69,6 @@ def test_a_streamed_speech_that_fails_is_cut_off_and_is_kept(client, path, field
         assert round(told["audio_s"] * 24_000) == (len(came) - WAV_HEAD_BYTES) / 2
     assert client.get(path_of(answer, "/audio")).status_code == 404
     assert client.post("/tts", json={"input": "next"}).status_code == 200
-
-
-@pytest.mark.parametrize(("path", "fields"), STREAMED)
-def test_a_client_that_leaves_frees_its_job_at_the_next_frame(
-    client, speaking, path, fields
-) -> None:
-    speaking.let(4)
-    with client.stream("POST", path, json=body(path, "wait for me", fields)) as answer:
-        next(answer.iter_raw())
-    name = answer.headers["x-request-id"]
-    until(lambda: nothing_works(client))
-    speaking.let(100)
-    until(lambda: client.get(f"/v1/audio/speech/{name}").status_code == 200)
-    report = report_of(client, answer)
-    assert (report["finish_reason"], report["error"]) == ("cancelled", None)
-    assert speaking.frames_made[name] <= 5
 
 
 def test_captions_cannot_be_events_or_go_on_from_nothing(client) -> None:

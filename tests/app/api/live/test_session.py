@@ -10,7 +10,6 @@ from websockets.exceptions import ConnectionClosed
 from app.api.live.valle import PROTOCOL
 from app.main import create_app
 from app.settings import Settings
-from tests.app.tools.answers import nothing_works
 from tests.app.tools.live_client import LiveClient, keep_on, live, serving
 from tests.app.tools.serving import until
 from tests.fakes import FakeBackend, fake_engine
@@ -201,21 +200,6 @@ def test_a_job_that_breaks_is_told_and_the_next_works(fake) -> None:
     assert error["response_id"] == done["response_id"]
     assert done["usage"]["output_tokens"] == len("Hello.")
     assert fake.say("Hello.")["finish_reason"] == "stop"
-
-
-def test_a_client_that_leaves_frees_its_job_at_the_next_frame() -> None:
-    speaking = FakeBackend(chunk_s=0.1)
-    with serving(speaking) as (client, engine):
-        with live(client) as session:
-            name = session.create()
-            session.text("wait for me. And")
-            speaking.let(1)
-            session.until_sound()
-        until(lambda: nothing_works(client))
-        speaking.let(100)
-        until(lambda: engine.finished == {"cancelled": 1})
-        assert speaking.frames_made[f"{name}.1"] <= 2
-        until(lambda: client.get(f"/v1/audio/speech/{name}").status_code == 200)
 
 
 @pytest.mark.slow

@@ -80,18 +80,14 @@ def sampled_alone(model: Valle) -> Callable[..., tuple[Any, ...]]:
     return sampled_alone
 
 
-def slowly(*case: Any, id: str) -> Any:
-    return pytest.param(*case, id=id, marks=pytest.mark.slow)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("numbers", "capture", "kernels", "dtype"),
     [
-        slowly(range(KINDS), eager, FUSED, FLOAT, id="called, fused"),
-        slowly(range(KINDS), eager, TORCH, FLOAT, id="called, operators"),
-        slowly(range(KINDS), None, TORCH, FLOAT, id="played, operators"),
-        slowly(range(2 * KINDS), None, FUSED, FLOAT, id="played, fused"),
+        pytest.param(range(KINDS), eager, FUSED, FLOAT, id="called, fused"),
+        pytest.param(range(KINDS), eager, TORCH, FLOAT, id="called, operators"),
+        pytest.param(range(KINDS), None, TORCH, FLOAT, id="played, operators"),
+        pytest.param(range(2 * KINDS), None, FUSED, FLOAT, id="played, fused"),
         # Plain, guided, penalised, mirostat, entropix and traced; a search, and one that branches.
         ((0, 3, 4, 12, 16, 9, 17, 23, 25), None, FUSED, FLOAT),
         (range(8), eager, FUSED, torch.int8),
