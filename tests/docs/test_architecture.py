@@ -9,17 +9,7 @@ import pytest
 from tests.conftest import ROOT
 
 PAGE = (ROOT / "docs" / "architecture.md").read_text("utf-8")
-ROOTS = (
-    "app",
-    "gpu",
-    "models",
-    "samplers",
-    "training",
-    "benchmarks",
-    "cluster",
-    "tools",
-    "valle_serve",
-)
+ROOTS = ("app", "deploy", "gpu", "lab", "models", "samplers", "valle_serve")
 PACKAGES = sorted(
     ".".join(path.parent.relative_to(ROOT).parts)
     for root in ROOTS
