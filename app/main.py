@@ -14,7 +14,8 @@ from starlette.middleware.gzip import GZipMiddleware
 from app.api import errors
 from app.api.document import BEARER_KEY, GATE_RESPONSES, Service, operation_id
 from app.api.health import health_router
-from app.api.live.route import live_router, unknown_router
+from app.api.history.recent import RecentSpeeches
+from app.api.history.writer import ReportWriter
 from app.api.metrics import metrics_router
 from app.api.middleware.gate import GateMiddleware
 from app.api.middleware.keys import Keyring
@@ -23,8 +24,7 @@ from app.api.middleware.metrics import HttpMetrics
 from app.api.middleware.rules import METRICS_PATH, GateRules
 from app.api.models import models_router
 from app.api.presets import presets_router
-from app.api.reports.recent import RecentSpeeches
-from app.api.reports.writer import ReportWriter
+from app.api.realtime.route import live_router, unknown_router
 from app.api.services import Limits, Services
 from app.api.speech.route import codes_router, speech_router
 from app.api.voices import voices_router
@@ -173,8 +173,8 @@ def create_services(
         admission = Admission(*rates)
         recent = RecentSpeeches(settings.keep, log_text=settings.log_text)
     else:
+        from app.api.history.shared import SharedSpeeches
         from app.api.middleware.shared_limits import SharedAdmission
-        from app.api.reports.shared import SharedSpeeches
         from app.storage.shared_state import SharedState
 
         closed = settings.state_fail == "closed"

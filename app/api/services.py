@@ -11,11 +11,11 @@ from fastapi import Depends
 from starlette.requests import HTTPConnection
 
 from app.api.errors import TooManySessions
+from app.api.history.recent import RecentSpeeches
+from app.api.history.writer import ReportWriter
 from app.api.middleware.connections import OpenConnections
 from app.api.middleware.limits import RETRY_S, Admission
 from app.api.middleware.metrics import HttpMetrics
-from app.api.reports.recent import RecentSpeeches
-from app.api.reports.writer import ReportWriter
 from app.audio.rendering import RenderPool
 from app.engine.engine import SpeechEngine
 from app.engine.quota import ClientQuota

@@ -12,7 +12,7 @@ import pytest
 import uvicorn
 from websockets.exceptions import ConnectionClosed
 
-from app.api.live.valle import PROTOCOL
+from app.api.realtime.valle import PROTOCOL
 from app.main import create_app
 from app.server import DrainingServer
 from app.settings import Settings

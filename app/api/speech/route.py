@@ -20,11 +20,13 @@ from starlette.responses import StreamingResponse
 
 from app.api.errors import CLIENT_CLOSED
 from app.api.exclusions import check_together
+from app.api.history.packing import request_of
+from app.api.history.recent import RecentSpeeches
+from app.api.history.report import Failure, SpeechReport
+from app.api.history.writer import TableForm, report_pieces, token_pieces
 from app.api.lenient import utf8
 from app.api.middleware.clients import client_of
 from app.api.ranges import RANGES, ranged
-from app.api.reports.recent import Failure, RecentSpeeches, SpeechReport, request_of
-from app.api.reports.writer import TableForm, report_pieces, token_pieces
 from app.api.requests import (
     body_schema,
     check_model,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from app.api.reports.recent import pack, unpack
+from app.api.history.packing import pack, unpack
 from app.commands.errors import CommandError, CommandFailed
 from app.engine.job import Samples, SpeechJob, SpeechResult
 from samplers.knobs.params import SamplingParams

@@ -11,9 +11,9 @@ from fastapi import WebSocket
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from app.api.errors import invalid
-from app.api.live.session import WebSocketSession
-from app.api.live.speech import LiveSpeech, SpeechMessages, speakable
-from app.api.reports.writer import warnings_for
+from app.api.history.writer import warnings_for
+from app.api.realtime.session import WebSocketSession
+from app.api.realtime.speech import LiveSpeech, SpeechMessages, speakable
 from app.api.requests import check_json_size
 from app.api.schemas import SpeechOptions
 from app.api.services import Services

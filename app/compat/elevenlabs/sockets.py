@@ -2,7 +2,7 @@
 
 from fastapi import APIRouter, WebSocket
 
-from app.api.live.session import serve_session
+from app.api.realtime.session import serve_session
 from app.compat.elevenlabs.contexts import ContextsSession
 from app.compat.elevenlabs.session import ElevenLabsSession
 

@@ -10,9 +10,9 @@ from fastapi import APIRouter, WebSocket
 from pydantic import ConfigDict, Field, TypeAdapter
 
 from app.api.errors import speech_error_detail
-from app.api.live.route import serve_protocol
-from app.api.live.speech import LiveSocket, LiveSpeech
-from app.api.live.valle import (
+from app.api.realtime.route import serve_protocol
+from app.api.realtime.speech import LiveSocket, LiveSpeech
+from app.api.realtime.valle import (
     ENCODINGS,
     InputText,
     ResponseCancel,

@@ -15,10 +15,10 @@ from pydantic import ConfigDict, Field, ValidationError
 
 from app.api.errors import invalid
 from app.api.lenient import validated
-from app.api.live.route import serve_protocol
-from app.api.live.session import check_voice
-from app.api.live.speech import LiveSpeech, SpeechMessages
-from app.api.live.valle import PROTOCOL, ValleSession
+from app.api.realtime.route import serve_protocol
+from app.api.realtime.session import check_voice
+from app.api.realtime.speech import LiveSpeech, SpeechMessages
+from app.api.realtime.valle import PROTOCOL, ValleSession
 from app.api.requests import check_json_size, check_model, cleaned, model_names, sized_json
 from app.api.schemas import SoundFormatName, SpeechOptions
 from app.api.services import Services

@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import Final
 
-from app.api.live.speech import ClientGone
 from app.api.middleware.clients import network_of
 from app.api.middleware.readers import limit_send_buffer
+from app.api.realtime.speech import ClientGone
 from app.api.services import Services
 from app.compat.wyoming.events import LINE_BYTES
 from app.compat.wyoming.session import WyomingSession, log

@@ -11,9 +11,9 @@ from typing import Any, Final
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from app.api.errors import invalid
-from app.api.live.session import LiveSession
-from app.api.live.speech import ClientGone, LiveSocket, LiveSpeech, SpeechMessages
-from app.api.reports.writer import warnings_for
+from app.api.history.writer import warnings_for
+from app.api.realtime.session import LiveSession
+from app.api.realtime.speech import ClientGone, LiveSocket, LiveSpeech, SpeechMessages
 from app.api.schemas import SpeechOptions
 from app.api.services import Services
 from app.audio.formats import SampleRate

@@ -9,7 +9,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException
 from websockets.typing import Subprotocol
 
-from app.api.live.valle import PROTOCOL
+from app.api.realtime.valle import PROTOCOL
 from app.commands.bench.listeners import ReceivedSpeech
 
 

@@ -22,7 +22,7 @@ from typing import Any, Final
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.typing import Subprotocol
 
-from app.api.live.valle import PROTOCOL
+from app.api.realtime.valle import PROTOCOL
 from app.commands.bench.listeners import ReceivedSpeech, percentiles
 from lab.benchmarks.harness.report import argument_parser, conclude, machine
 from lab.benchmarks.harness.served import served_or

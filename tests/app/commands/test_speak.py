@@ -19,7 +19,7 @@ import httpx
 import pytest
 import soundfile
 
-from app.api.reports.recent import unpack
+from app.api.history.packing import unpack
 from app.cli import main
 from app.commands.speech.long_speech import split_pieces
 from app.engine.job import SpeechResult

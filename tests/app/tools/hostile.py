@@ -11,7 +11,7 @@ from websockets.exceptions import ConnectionClosed
 from websockets.frames import Frame, Opcode
 from websockets.sync.client import ClientConnection, connect
 
-from app.api.live.valle import PROTOCOL
+from app.api.realtime.valle import PROTOCOL
 from samplers.knobs.params import SamplingParams
 from tests.app.tools.live_client import url_of
 from tests.app.tools.serving import connected

@@ -11,7 +11,7 @@ import pytest
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
-from app.api.live.valle import PROTOCOL
+from app.api.realtime.valle import PROTOCOL
 from app.engine.engine import SpeechEngine
 from app.main import create_app
 from app.settings import Settings

@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
-from app.api.live.valle import PROTOCOL
+from app.api.realtime.valle import PROTOCOL
 from tests.app.tools.answers import bearer, path_of, shape
 from tests.app.tools.live_client import live, refused, serving
 from tests.app.tools.serving import until

@@ -9,9 +9,9 @@ import httpx
 import pytest
 from websockets.sync.client import connect
 
-from app.api.live import speech
 from app.api.middleware import pace as pacing
 from app.api.middleware import send as sending
+from app.api.realtime import speech
 from app.compat.wyoming import events
 from tests.app.tools.live_client import serving, url_of
 from tests.app.tools.serving import free_port

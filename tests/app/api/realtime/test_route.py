@@ -6,7 +6,7 @@ from contextlib import ExitStack
 import pytest
 from websockets.exceptions import InvalidStatus
 
-from app.api.live.valle import PROTOCOL
+from app.api.realtime.valle import PROTOCOL
 from tests.app.tools.live_client import live, refused, serving
 from tests.app.tools.serving import until
 

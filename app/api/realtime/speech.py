@@ -11,9 +11,9 @@ from uuid import uuid4
 
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
+from app.api.history.report import Failure
 from app.api.middleware.pace import pace
 from app.api.middleware.readers import Patience
-from app.api.reports.recent import Failure
 from app.api.schemas import message
 from app.api.services import Services
 from app.audio.rendering import OutputOptions, Renderer

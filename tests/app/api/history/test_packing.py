@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from app.api.reports.recent import Failure, pack, unpack
-from app.api.reports.writer import report_pieces
+from app.api.history.packing import pack, unpack
+from app.api.history.report import Failure
+from app.api.history.writer import report_pieces
 from app.api.requests import output_of
 from app.api.schemas import SpeechRequest
 from app.engine.errors import EngineBusy, GenerationFailed, ReaderStalled

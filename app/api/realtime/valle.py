@@ -16,10 +16,10 @@ from app.api.errors import (
     speech_error_detail,
     validation_error_detail,
 )
+from app.api.history.writer import ReportWriter, utterance_pieces, warnings_for
 from app.api.lenient import validated
-from app.api.live.session import WebSocketSession
-from app.api.live.speech import LiveSocket, LiveSpeech, SpeechMessages
-from app.api.reports.writer import ReportWriter, utterance_pieces, warnings_for
+from app.api.realtime.session import WebSocketSession
+from app.api.realtime.speech import LiveSocket, LiveSpeech, SpeechMessages
 from app.api.requests import check_json_size, check_model, cleaned, ignored_fields, model_names
 from app.api.schemas import ErrorDetail, SpeechOptions, Usage
 from app.api.services import Services

@@ -11,14 +11,8 @@ from typing import Any, Generic, TypeVar
 from starlette.websockets import WebSocket
 
 from app.api.errors import speech_error_response
-from app.api.live.speech import (
-    ClientGone,
-    LiveSocket,
-    LiveSpeech,
-    SpeechMessages,
-    received,
-)
 from app.api.middleware.clients import client_of
+from app.api.realtime.speech import ClientGone, LiveSocket, LiveSpeech, SpeechMessages, received
 from app.api.requests import output_of
 from app.api.schemas import SpeechOptions
 from app.api.services import Services, services_of

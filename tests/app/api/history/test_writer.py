@@ -8,8 +8,8 @@ import httpx
 import numpy as np
 import pytest
 
-from app.api.reports.recent import SpeechReport
-from app.api.reports.writer import ReportWriter, report_pieces
+from app.api.history.report import SpeechReport
+from app.api.history.writer import ReportWriter, report_pieces
 from app.engine.job import SpeechJob, SpeechResult, UtteranceResult
 from samplers.ar.trace import FIELDS, entries
 from samplers.knobs.params import SamplingParams

@@ -17,8 +17,8 @@ import numpy as np
 from pydantic import TypeAdapter
 from pydantic_core import to_json
 
-from app.api.reports.heard import sounds_after
-from app.api.reports.recent import Failure, Outcome, RequestReport, SpeechReport
+from app.api.history.heard import sounds_after
+from app.api.history.report import Failure, Outcome, RequestReport, SpeechReport
 from app.engine.interface import Plan
 from app.engine.job import STOPPED, SpeechJob, SpeechResult, TraceColumns, UtteranceResult
 from models.text.warnings import warnings_of
@@ -43,7 +43,6 @@ _SILENT: Final = "nothing is spoken: the text has only signs, symbols or pauses"
 _LISTS: Final = ("tokens", "scores", "logprobs")
 _SPOKEN: Final = TypeAdapter(UtteranceResult)
 _NOT_TEXT: Final = {"codes", "pause_after_s", "trace", "memory"}
-
 
 TableForm: TypeAlias = Literal["csv", "jsonl", "parquet"]
 

@@ -9,7 +9,9 @@ from functools import partial
 from typing import Final
 
 from app.api.errors import StateUnavailable
-from app.api.reports.recent import Entry, Outcome, RecentSpeeches, pack, unpack
+from app.api.history.packing import pack, unpack
+from app.api.history.recent import Entry, RecentSpeeches
+from app.api.history.report import Outcome
 from app.engine.errors import UnknownSpeech
 from app.engine.job import SpeechJob, SpeechResult
 from app.storage.shared_state import PREFIX, SharedState, StateAway, StateRefused

@@ -9,7 +9,8 @@ import httpx
 import numpy as np
 import pytest
 
-from app.api.reports.recent import Failure, RecentSpeeches
+from app.api.history.recent import RecentSpeeches
+from app.api.history.report import Failure
 from app.engine.errors import UnknownSpeech
 from app.engine.job import SpeechJob
 from app.main import create_app

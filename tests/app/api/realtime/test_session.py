@@ -7,7 +7,7 @@ import pytest
 from fastapi.testclient import TestClient
 from websockets.exceptions import ConnectionClosed
 
-from app.api.live.valle import PROTOCOL
+from app.api.realtime.valle import PROTOCOL
 from app.main import create_app
 from app.settings import Settings
 from tests.app.tools.live_client import LiveClient, keep_on, live, serving

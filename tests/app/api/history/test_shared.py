@@ -5,13 +5,13 @@ import numpy as np
 import pytest
 
 from app.api.errors import RequestInProgress
-from app.api.reports.recent import Failure
-from app.api.reports.shared import SharedSpeeches
+from app.api.history.report import Failure
+from app.api.history.shared import SharedSpeeches
 from app.engine.errors import UnknownSpeech
 from app.engine.job import SpeechJob, SpeechResult, UtteranceResult
 from app.storage.shared_state import PREFIX
 from samplers.knobs.params import SamplingParams
-from tests.app.api.reports.test_packing import HOSTILE
+from tests.app.api.history.test_packing import HOSTILE
 from tests.app.tools.redis_server import processes
 from tests.fakes import result_of
 

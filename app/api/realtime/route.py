@@ -7,8 +7,8 @@ from starlette.websockets import WebSocket
 
 from app.api import paths
 from app.api.errors import error_response
-from app.api.live.session import WebSocketSession, serve_session
-from app.api.live.valle import PROTOCOL, ValleSession
+from app.api.realtime.session import WebSocketSession, serve_session
+from app.api.realtime.valle import PROTOCOL, ValleSession
 
 _SHOWN_CHARS: Final = 100
 
