@@ -17,7 +17,7 @@ from app.api.exclusions import OPUS_ONLY_AT, exclusions_of
 from app.api.lenient import utf8, validated
 from app.api.schemas import ModelItem, SpeechOptions
 from app.audio.formats import OPUS_RATES, AudioFormat
-from app.audio.rendering import OutputOptions
+from app.audio.rendering import FileOptions
 from app.engine.errors import InvalidRequest, UnknownModel
 from app.engine.job import SpeechJob
 from app.settings import MODEL_NAME, Settings
@@ -229,14 +229,12 @@ def ignored_fields(wanted: SpeechOptions, settings: Settings, job_id: str) -> li
     return ["instructions"]
 
 
-def output_of(job: SpeechJob, form: AudioFormat) -> OutputOptions:
+def output_of(job: SpeechJob, form: AudioFormat) -> FileOptions:
     """Return the requested speed, loudness and sample rate, in a container.
 
     Raises InvalidRequest if the container does not have that sample rate.
     """
-    asked = job.params
-    if not isinstance(asked, SpeechOptions):
-        return OutputOptions(form)
+    asked = job.output
     if form == "opus" and asked.sample_rate not in {None, *OPUS_RATES}:
         raise InvalidRequest(OPUS_ONLY_AT, param="sample_rate")
-    return OutputOptions(form, asked.speed, asked.loudness_lufs, asked.sample_rate)
+    return FileOptions(form, asked.speed, asked.loudness_lufs, asked.sample_rate)

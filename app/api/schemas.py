@@ -24,9 +24,10 @@ from app.audio.formats import (
     STREAMED,
     AudioFormat,
     ResponseFormat,
-    SampleRate,
 )
 from app.engine.job import (
+    OutputOptions,
+    SampleRate,
     SpeechJob,
     SpeechResult,
     Thoughts,
@@ -230,7 +231,7 @@ class SpeechOptions(SamplingParams):
             owner=owner,
             priority=_PRIORITIES[self.priority],
             client=client,
-            speed=self.speed,
+            output=OutputOptions(self.speed, self.loudness_lufs, self.sample_rate),
             timestamps=self.timestamps,
             played=played,
             pronunciations=self.pronunciations or {},

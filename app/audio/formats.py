@@ -31,9 +31,6 @@ STREAMED: Final[frozenset[ResponseFormat]] = frozenset({
 })
 """Formats that are streamed by default: their headers have no field for the length."""
 
-SampleRate = Literal[8000, 16000, 22050, 24000, 32000, 44100, 48000]
-"""Samples a second that a request may ask for."""
-
 DEFAULT_RATES: Final[Mapping[AudioFormat, int]] = {"ulaw": 8000, "alaw": 8000}
 """Formats whose rate is not the model's unless a request says so: those of telephones."""
 

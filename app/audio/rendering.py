@@ -19,9 +19,9 @@ from weakref import WeakValueDictionary
 import numpy as np
 from numpy.typing import NDArray
 
-from app.audio.formats import DEFAULT_RATES, AudioFormat, SampleRate
+from app.audio.formats import DEFAULT_RATES, AudioFormat
 from app.audio.loudness import Leveller, Limiter, apply_gain, gain_db
-from app.engine.job import Samples
+from app.engine.job import SampleRate, Samples
 from app.engine.join.tempo import Tempo
 from models.voices.libav import FilterGraph
 
@@ -214,8 +214,8 @@ class _RawFile:
         return head
 
 
-class OutputOptions(NamedTuple):
-    """Format, speed, loudness and sample rate of the audio; without one it is `rate_hz`."""
+class FileOptions(NamedTuple):
+    """Format, speed, loudness and sample rate of an audio file; without one it is `rate_hz`."""
 
     form: AudioFormat
     speed: float = 1.0
@@ -262,7 +262,7 @@ class Delivery:
 
     def __init__(
         self,
-        output: OutputOptions,
+        output: FileOptions,
         sample_rate_hz: int,
         likely_lufs: float | None = None,
         *,
@@ -355,7 +355,7 @@ class Renderer:
     def __init__(
         self,
         steps: tuple[RenderPool, str],
-        output: OutputOptions,
+        output: FileOptions,
         sample_rate_hz: int,
         likely_lufs: float | None = None,
         *,

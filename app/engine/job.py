@@ -62,6 +62,9 @@ Codes = Annotated[NDArray[np.int16], StoredArray]
 """``[T, K]``."""
 
 
+SampleRate = Literal[8000, 16000, 22050, 24000, 32000, 44100, 48000]
+"""Samples a second that a request may ask for."""
+
 Unreadable = Literal["skip", "refuse"]
 """What becomes of letters and signs that no voice reads: they are left out, or refused."""
 
@@ -146,6 +149,15 @@ class Resume:
 
 
 @dataclass(frozen=True, slots=True)
+class OutputOptions:
+    """How the audio of a speech is played; the engine counts with its speed alone."""
+
+    speed: float = 1.0  # the tempo; audio at less than 1 is longer than the speech
+    loudness_lufs: float | None = None  # by ITU-R BS.1770; None: as it is
+    sample_rate: SampleRate | None = None  # in Hz; None: the format's, or the model's
+
+
+@dataclass(frozen=True, slots=True)
 class SpeechJob:
     """One request: what to say and how."""
 
@@ -174,7 +186,7 @@ class SpeechJob:
     # Whose share of rows, places and stored responses it takes: the owner, or the address where
     # no keys are required.
     client: str = ""
-    speed: float = 1.0  # the tempo of its playback; audio at less than 1 is longer than the speech
+    output: OutputOptions = OutputOptions()
     # Whether the audio is played while it is made. Otherwise it is sent whole, and streams that
     # are played go first.
     played: bool = True
@@ -187,6 +199,11 @@ class SpeechJob:
     dictionaries: tuple[str, ...] = ()  # the operator's pronunciation dictionaries to use, in order
     unreadable: Unreadable | None = None  # None: as the operator's settings have it
     thoughts: Thoughts = "skip"  # the parts of `<think>` and the like
+
+    @property
+    def speed(self) -> float:
+        """The tempo of its playback."""
+        return self.output.speed
 
 
 @dataclass(frozen=True, slots=True)

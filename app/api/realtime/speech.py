@@ -16,7 +16,7 @@ from app.api.middleware.pace import pace
 from app.api.middleware.readers import Patience
 from app.api.schemas import message
 from app.api.services import Services
-from app.audio.rendering import OutputOptions, Renderer
+from app.audio.rendering import FileOptions, Renderer
 from app.engine.errors import GenerationFailed, SpeechError
 from app.engine.growing import GrowingSpeech
 from app.engine.interface import Plan
@@ -111,7 +111,7 @@ class LiveSpeech:
     """Speaks a text while it is written, and announces its end exactly once; to be closed."""
 
     def __init__(
-        self, services: Services, job: SpeechJob, output: OutputOptions, messages: SpeechMessages
+        self, services: Services, job: SpeechJob, output: FileOptions, messages: SpeechMessages
     ) -> None:
         self.job = job
         self._output = output

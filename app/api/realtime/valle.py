@@ -24,7 +24,7 @@ from app.api.requests import check_json_size, check_model, cleaned, ignored_fiel
 from app.api.schemas import ErrorDetail, SpeechOptions, Usage
 from app.api.services import Services
 from app.audio.formats import AudioFormat
-from app.audio.rendering import OutputOptions
+from app.audio.rendering import FileOptions
 from app.engine.errors import InvalidRequest, SpeechError
 from app.engine.interface import Plan
 from app.engine.job import SpeechResult, WordTimes
@@ -250,7 +250,7 @@ class ResponseMessages(SpeechMessages):
     async def accepted(self) -> None:
         """Send `response.created`."""
         form = self._form
-        output = OutputOptions(form, sample_rate=self._wanted.sample_rate)
+        output = FileOptions(form, sample_rate=self._wanted.sample_rate)
         rate_hz = output.rate_hz(self._rate_hz)
         await self._send("response.created", ignored=self.ignored, audio=_frames(form, rate_hz))
 

@@ -39,7 +39,7 @@ from app.api.schemas import (
 )
 from app.api.services import services_of
 from app.audio.formats import MEDIA_TYPES
-from app.audio.rendering import OutputOptions, Renderer
+from app.audio.rendering import FileOptions, Renderer
 from app.engine.durations import stretched
 from app.engine.errors import EngineBusy, InvalidRequest, SpeechError
 from app.engine.interface import ModelInfo, Plan
@@ -208,7 +208,7 @@ def rates_of(info: ModelInfo) -> dict[str, str]:
 class Answer:
     """How a speech is sent in answer to a request."""
 
-    output: OutputOptions  # once it is known
+    output: FileOptions  # once it is known
 
     def __init__(self, request: Request, framing: BodyFormat, came_s: float) -> None:
         self.request = request

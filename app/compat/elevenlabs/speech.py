@@ -20,10 +20,10 @@ from app.api.requests import (
 from app.api.schemas import SPEAKABLE, SPEECH_OR_LINES, SpeechRequest
 from app.api.services import Services, ServicesDep
 from app.api.speech.route import speak
-from app.audio.formats import OPUS_RATES, AudioFormat, SampleRate
+from app.audio.formats import OPUS_RATES, AudioFormat
 from app.compat.timed_words import TimedCharacter, TimedJson, timed_characters
 from app.engine.errors import InvalidRequest
-from app.engine.job import WordTimes
+from app.engine.job import SampleRate, WordTimes
 
 _FORMAT: Final = re.compile(r"(mp3|opus|pcm|wav|ulaw|alaw)_(\d{4,5})(?:_\d{1,3})?")
 _THEIR_MODELS: Final = re.compile(r"eleven_\w{1,60}")

@@ -16,11 +16,10 @@ from app.api.realtime.session import LiveSession
 from app.api.realtime.speech import ClientGone, LiveSocket, LiveSpeech, SpeechMessages
 from app.api.schemas import SpeechOptions
 from app.api.services import Services
-from app.audio.formats import SampleRate
 from app.compat.wyoming.events import Event, read_event
 from app.engine.errors import InvalidRequest, SpeechError
 from app.engine.interface import Plan
-from app.engine.job import SpeechResult, WordTimes
+from app.engine.job import SampleRate, SpeechResult, WordTimes
 from app.version import VERSION
 
 log = logging.getLogger(__name__)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from app.audio.loudness import Leveller
-from app.audio.rendering import Delivery, OutputOptions
+from app.audio.rendering import Delivery, FileOptions
 from models.voices.loudness import loudness_lufs
 from tests.app.audio.sounds import RATE_HZ, pushed, syllables
 
@@ -13,12 +13,12 @@ CEILING = 10 ** (-1 / 20)
 
 
 def whole(sound, target_lufs, speed=1):
-    delivery = Delivery(OutputOptions("pcm", speed, target_lufs), RATE_HZ, whole=True)
+    delivery = Delivery(FileOptions("pcm", speed, target_lufs), RATE_HZ, whole=True)
     return pushed(delivery, sound, len(sound) or 1)
 
 
 def streamed(sound, target_lufs, piece=4800, speed=1.0, likely_lufs=None):
-    delivery = Delivery(OutputOptions("pcm", speed, target_lufs), RATE_HZ, likely_lufs)
+    delivery = Delivery(FileOptions("pcm", speed, target_lufs), RATE_HZ, likely_lufs)
     return pushed(delivery, sound, piece)
 
 

@@ -7,9 +7,9 @@ from typing import get_args
 import numpy as np
 import pytest
 
-from app.audio.formats import OPUS_RATES, AudioFormat, SampleRate
-from app.audio.rendering import OutputOptions, Renderer, RenderPool
-from app.engine.job import Samples
+from app.audio.formats import OPUS_RATES, AudioFormat
+from app.audio.rendering import FileOptions, Renderer, RenderPool
+from app.engine.job import SampleRate, Samples
 from tests.app.tools.decoding import decoded
 
 MODEL_HZ = 24_000
@@ -25,7 +25,7 @@ CASES = [
 ]
 
 
-def rendered(output: OutputOptions, pieces: Iterable[Samples], *, whole: bool = False) -> bytes:
+def rendered(output: FileOptions, pieces: Iterable[Samples], *, whole: bool = False) -> bytes:
     """Return the file of the tone, pushed in pieces."""
 
     async def render() -> bytes:
@@ -40,7 +40,7 @@ def rendered(output: OutputOptions, pieces: Iterable[Samples], *, whole: bool = 
     return asyncio.run(render())
 
 
-def streamed(output: OutputOptions, seed: int) -> bytes:
+def streamed(output: FileOptions, seed: int) -> bytes:
     """Return the file of the tone, pushed in pieces of random lengths."""
     ends = np.cumsum(np.random.default_rng(seed).integers(1, 4000, len(TONE)))
     return rendered(output, np.split(TONE, ends[ends < len(TONE)]))
@@ -48,7 +48,7 @@ def streamed(output: OutputOptions, seed: int) -> bytes:
 
 @pytest.mark.parametrize(("form", "rate"), CASES)
 def test_every_format_has_every_rate_and_the_same_tone(form, rate) -> None:
-    output = OutputOptions(form, sample_rate=rate)
+    output = FileOptions(form, sample_rate=rate)
     whole = rendered(output, [TONE], whole=True)
     for file in (whole, streamed(output, 1)):
         sound, told_hz = decoded(file, rate if form in HEADERLESS else None, form)
@@ -63,7 +63,7 @@ def test_every_format_has_every_rate_and_the_same_tone(form, rate) -> None:
 @pytest.mark.parametrize("rate", get_args(SampleRate))
 @pytest.mark.parametrize("form", sorted(HEADERLESS))
 def test_the_bytes_do_not_depend_on_the_chunks(form, rate) -> None:
-    output = OutputOptions(form, sample_rate=rate)
+    output = FileOptions(form, sample_rate=rate)
     assert streamed(output, 1) == streamed(output, 2)
     whole = rendered(output, [TONE], whole=True)
     assert streamed(output, 3) == whole
@@ -71,5 +71,5 @@ def test_the_bytes_do_not_depend_on_the_chunks(form, rate) -> None:
 
 def test_telephones_formats_have_8_khz_unless_another_is_asked_for() -> None:
     for form in ("ulaw", "alaw"):
-        assert len(streamed(OutputOptions(form), 1)) == 8000
-    assert len(streamed(OutputOptions("ulaw", sample_rate=16_000), 1)) == 16_000
+        assert len(streamed(FileOptions(form), 1)) == 8000
+    assert len(streamed(FileOptions("ulaw", sample_rate=16_000), 1)) == 16_000

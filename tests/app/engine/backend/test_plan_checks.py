@@ -8,7 +8,7 @@ import pytest
 from app.engine.backend.limits import check_limits, limits_of
 from app.engine.backend.plan_checks import choose_ar, limited, nar_plan
 from app.engine.errors import InvalidRequest
-from app.engine.job import USUAL_PHONEME_S, SpeechJob, SpeechResult, UtteranceResult
+from app.engine.job import USUAL_PHONEME_S, OutputOptions, SpeechJob, SpeechResult, UtteranceResult
 from models.config import ModelConfig
 from models.text import Utterance
 from samplers.knobs.features import idle_knobs
@@ -35,7 +35,7 @@ def limit(job: SpeechJob, utterances: list[Utterance], max_audio_s: float) -> fl
 def test_pauses_and_a_slow_speed_count():
     text = prepare("a [pause:10s]" * 75)
     with pytest.raises(InvalidRequest, match=r"about 30\d\d s .* at most 1800 s") as refused:
-        limit(replace(JOB, speed=0.25), text, 1800.0)
+        limit(replace(JOB, output=OutputOptions(0.25)), text, 1800.0)
     assert refused.value.param == "input"
     assert limit(JOB, text, 1800.0) == pytest.approx(1800 - 750)
 
@@ -45,8 +45,8 @@ def test_what_fits_cannot_grow_beyond_the_limit():
     assert limit(JOB, two, 10.0) == pytest.approx(9.75)  # a pause between, none at the end
     assert limit(replace(JOB, more=True), two, 10.0) == pytest.approx(9.5)
     assert limit(replace(JOB, max_duration_s=3.0), two, 10.0) == 3.0
-    assert limit(replace(JOB, speed=0.5), two, 10.0) == pytest.approx(4.75)
-    assert limit(replace(JOB, speed=4.0), two, 10.0) == pytest.approx(9.75)
+    assert limit(replace(JOB, output=OutputOptions(0.5)), two, 10.0) == pytest.approx(4.75)
+    assert limit(replace(JOB, output=OutputOptions(4.0)), two, 10.0) == pytest.approx(9.75)
 
 
 def test_words_that_last_too_long_are_refused_unless_cut():
