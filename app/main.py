@@ -25,7 +25,7 @@ from app.api.middleware.rules import METRICS_PATH, GateRules
 from app.api.models import models_router
 from app.api.presets import presets_router
 from app.api.realtime.route import live_router, unknown_router
-from app.api.services import Limits, Services
+from app.api.services import ClientLimits, Services
 from app.api.speech.route import codes_router, speech_router
 from app.api.voices import voices_router
 from app.audio.rendering import RenderPool
@@ -91,7 +91,7 @@ def create_app(
     settings: Settings | None = None,
     engine: SpeechEngine | None = None,
     *,
-    limits: Limits | None = None,
+    limits: ClientLimits | None = None,
 ) -> FastAPI:
     """Return the application, by default of the environment's settings; it starts its engine.
 
@@ -162,7 +162,7 @@ def create_app(
 
 
 def create_services(
-    settings: Settings, engine: SpeechEngine, limits: Limits | None = None
+    settings: Settings, engine: SpeechEngine, limits: ClientLimits | None = None
 ) -> Services:
     """Return the parts of an application; limits and recent speeches are shared where Redis is."""
     url = settings.state_url
@@ -187,7 +187,7 @@ def create_services(
             keep_bytes=settings.keep_bytes,
             log_text=settings.log_text,
         )
-    limits = limits or Limits.of(settings)
+    limits = limits or ClientLimits.of(settings)
     metrics.working.set_function(lambda: admission.working)
     metrics.sessions.set_function(lambda: limits.live_sessions.taken)
     return Services(

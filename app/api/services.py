@@ -35,7 +35,7 @@ _HELD_RATE_HZ: Final = 24_000  # of the samples that bound the memory of whole s
 
 
 @dataclass(frozen=True, kw_only=True)
-class Limits:
+class ClientLimits:
     """What clients share of one process, each up to its quota."""
 
     connections: OpenConnections
@@ -44,7 +44,7 @@ class Limits:
     whole_samples: ClientQuota  # samples of whole speeches that wait to be sent
 
     @classmethod
-    def of(cls, settings: Settings) -> "Limits":
+    def of(cls, settings: Settings) -> "ClientLimits":
         """Return the limits that the settings ask for, of which nothing is taken."""
         return cls(
             connections=OpenConnections(settings.max_connections),
@@ -60,7 +60,7 @@ class Services:
 
     settings: Settings
     engine: SpeechEngine
-    limits: Limits
+    limits: ClientLimits
     admission: Admission
     recent: RecentSpeeches
     reports: ReportWriter

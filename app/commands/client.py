@@ -110,12 +110,12 @@ def _create_app(
     engine: "Callable[[Settings], SpeechEngine] | None", changed: dict[str, Any]
 ) -> "FastAPI":
     with gc_paused():
-        from app.api.services import Limits
+        from app.api.services import ClientLimits
         from app.engine.quota import ClientQuota
         from app.main import create_app
 
     settings = Settings().model_copy(update={**_NOT_SHARED, **changed})
-    limits = replace(Limits.of(settings), whole_samples=ClientQuota(sys.maxsize))
+    limits = replace(ClientLimits.of(settings), whole_samples=ClientQuota(sys.maxsize))
     return create_app(settings, engine and engine(settings), limits=limits)
 
 

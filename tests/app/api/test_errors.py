@@ -12,7 +12,7 @@ import pytest
 from app.api.errors import STATUS
 from app.api.requests import cleaned
 from app.api.schemas import TtsRequest
-from app.api.services import Limits
+from app.api.services import ClientLimits
 from app.engine import errors
 from app.main import create_app
 from app.settings import Settings
@@ -188,7 +188,7 @@ def test_a_bad_request_line_gets_the_one_shape(toy_server, method, path, headers
 def test_our_own_mistakes_are_a_500_in_the_one_shape():
     settings = Settings()
     broken: Any = None  # in place of the sessions that `/metrics` counts
-    limits = replace(Limits.of(settings), live_sessions=broken)
+    limits = replace(ClientLimits.of(settings), live_sessions=broken)
     app = create_app(settings, fake_engine(), limits=limits)
     with served(app) as client:
         answer = client.get("/metrics")

@@ -15,7 +15,7 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
-from app.api.services import Limits, Services
+from app.api.services import ClientLimits, Services
 from app.audio.rendering import RenderPool
 from app.engine.quota import ClientQuota
 from app.main import create_app
@@ -153,7 +153,9 @@ def test_samples_of_whole_speeches_are_a_pool_of_which_a_client_has_a_share() ->
     settings = Settings()
     places = ClientQuota(90 * 24_000)  # a client may have 72 s of them
     engine = fake_engine(FakeBackend(CHUNK_S), slots=8)
-    app = create_app(settings, engine, limits=replace(Limits.of(settings), whole_samples=places))
+    app = create_app(
+        settings, engine, limits=replace(ClientLimits.of(settings), whole_samples=places)
+    )
     with served(app) as client:
         wanted = {"input": "Hello.", "response_format": "wav", "stream": False}
         assert client.post("/tts", json=wanted).status_code == 200
