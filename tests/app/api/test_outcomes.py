@@ -29,7 +29,7 @@ TOLD_OF_A_FAILURE = {
     "break": FAILED | {"speak: the speech could not be made: RuntimeError; the log says more"},
     "mute": {"generation_failed", "speak: muted on purpose"},
 }
-SLOWLY_READ = ("/tts", "OpenAI, events", "ElevenLabs", "socket", "ElevenLabs' socket", "Wyoming")
+SLOWLY_READ = ("/tts", "ElevenLabs", "socket", "ElevenLabs' socket", "Wyoming")
 TOLD_OF_NO_PLACE = {
     "engine_busy",
     "speak: 1 requests are waiting, and no more may, or no more of yours",
