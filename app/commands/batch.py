@@ -33,7 +33,7 @@ _SLUG_CHARS: Final = 60
 _SUFFIXES: Final = {"mpeg": "mp3", "ogg": "opus"}
 
 
-class Line(BaseModel):
+class BatchLine(BaseModel):
     """A line of the input; ``number`` counts from 1."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -84,7 +84,7 @@ class BatchCommand(ServerOptions):
         if bad:
             raise CommandFailed
 
-    async def _run(self, lines: Sequence[Line], output: "Output") -> None:
+    async def _run(self, lines: Sequence[BatchLine], output: "Output") -> None:
         missing = deque(line for line in lines if not output.has(line))
         self._show(len(lines) - len(missing), len(lines))
         if not missing:
@@ -106,15 +106,15 @@ class BatchCommand(ServerOptions):
         print(f"{done} of {of} lines", end=end, file=sys.stderr, flush=True)
 
 
-def read_lines(path: Path) -> list[Line]:
+def read_lines(path: Path) -> list[BatchLine]:
     """Return the lines of a batch; raises CommandError if one is not valid, or two share an id."""
-    lines: list[Line] = []
+    lines: list[BatchLine] = []
     known: set[str] = set()
     for number, raw in enumerate(path.read_text("utf-8-sig").splitlines(), 1):
         if not raw.strip():
             continue
         try:
-            line = Line.model_validate_json(raw).model_copy(update={"number": number})
+            line = BatchLine.model_validate_json(raw).model_copy(update={"number": number})
         except ValidationError as error:
             raise CommandError(f"line {number}: {first_problem(error)}") from error
         if line.custom_id in known:
@@ -133,7 +133,7 @@ async def post_when_free(
     return answer
 
 
-async def speak(client: httpx2.AsyncClient, line: Line, output: "Output") -> None:
+async def speak(client: httpx2.AsyncClient, line: BatchLine, output: "Output") -> None:
     """Speak a line and write its files; one that fails through no fault of its own is tried again.
 
     Raises TransportError if the connection broke at each attempt.
@@ -160,11 +160,11 @@ class Output:
         for one in (folder / "audio", self._reports):
             one.mkdir(parents=True, exist_ok=True)
 
-    def has(self, line: Line) -> bool:
+    def has(self, line: BatchLine) -> bool:
         """Return whether a line is done."""
         return (self._reports / f"{line.name}.json").exists()
 
-    def write(self, line: Line, answer: httpx2.Response) -> None:
+    def write(self, line: BatchLine, answer: httpx2.Response) -> None:
         """Write the files of a line, the report last."""
         report: dict[str, Any] = {
             "id": f"batch_req_{uuid4().hex}",
@@ -192,7 +192,7 @@ class Output:
         }
         write_atomically(self._reports / f"{line.name}.json", json.dumps(report).encode())
 
-    def finish(self, lines: Sequence[Line]) -> tuple[int, int]:
+    def finish(self, lines: Sequence[BatchLine]) -> tuple[int, int]:
         """Write `output.jsonl` and `errors.jsonl`; return how many lines each has."""
         good: list[str] = []
         bad: list[str] = []

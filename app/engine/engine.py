@@ -204,10 +204,8 @@ class SpeechEngine:
         return await self._in_turn(job_id, client, lambda _: encoder.read_audio(content, start_s))
 
     async def _in_turn(self, job_id: str, client: str, run: Callable[[OnPiece], T]) -> T:
-        """Have a client's recording dealt with when its turn has come: one at a time of all.
-
-        After one that is refused or left its client's next waits; see `ClientPacer`.
-        """
+        """Have a client's recording dealt with when its turn has come: one at a time of all."""
+        # After one that is refused or left its client's next waits; see `ClientPacer`.
         async with self._pacer.turn(client):
             return await asyncio.wrap_future(self._recordings.result(job_id, client, 1, run))
 

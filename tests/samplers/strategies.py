@@ -1,4 +1,4 @@
-"""ArSequence strategies: any legal params, and logits that no sane model gives."""
+"""Hypothesis strategies: any legal params, and logits that no sane model gives."""
 
 import math
 from functools import cache

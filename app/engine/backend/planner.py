@@ -109,11 +109,9 @@ class Planner:
         self.presets = self._resolved_presets()
 
     def _resolved_presets(self) -> Mapping[str, SamplingParams]:
-        """Return each preset with every knob resolved for this model, `auto` first.
-
-        `auto` is what a request without knobs gets; its `preset` names the set that it is, or is
-        `auto` if the model's card has knobs of its own. The seed of each is None.
-        """
+        """Return each preset with every knob resolved for this model, `auto` first."""
+        # `auto` is what a request without knobs gets; its `preset` names the set that it is, or is
+        # `auto` if the model's card has knobs of its own. The seed of each is None.
         resolved = {}
         for name in (AUTO, *self._presets):
             params = resolve(SamplingParams(preset=name), self._config.preset, self._presets)

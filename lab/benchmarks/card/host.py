@@ -34,7 +34,7 @@ from lab.benchmarks.harness.report import (
 from lab.benchmarks.harness.served import wait_until_ready
 from lab.benchmarks.harness.texts import texts
 
-ROOT: Final = Path(__file__).resolve().parents[2]
+ROOT: Final = Path(__file__).resolve().parents[3]
 STAND_IN: Final = Path(__file__).with_name("stand_in.py")
 PATH: Final = "/threads"  # of the stand-in, which imports nothing of this checkout
 BYTES_A_SECOND: Final = 48_000  # of 16-bit PCM at 24 kHz

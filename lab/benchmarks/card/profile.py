@@ -20,7 +20,7 @@ from lab.benchmarks.model.published import random_model
 from models.checkpoints.sources import SpeechModel
 from models.placement import prepare_for
 
-WEIGHTS = Path(__file__).parents[2] / "weights"
+WEIGHTS = Path(__file__).parents[3] / "weights"
 
 FRAMES = 40
 STREAMS, CHUNK = 16, 15

@@ -29,7 +29,7 @@ from typing import Any, NamedTuple
 
 from lab.benchmarks.harness.report import TableRow, Target, machine, print_table
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 WHEELS = ROOT / ".whl"
 MINUTES = 8.8
 ONE_THREAD = {"OMP_NUM_THREADS": "1"}
@@ -85,7 +85,7 @@ PARTS: Sequence[TicketPart] = (
         "kernels' tests", ("pytest", "triton"), 120, command=(*PYTEST, *KERNEL_TESTS), alone=False
     ),
     TicketPart("kernels", ("pydantic", "triton"), 60, "kernels.compared", alone=False),
-    TicketPart("exact", ("pydantic",), 90, "level_0.exactness", alone=False),
+    TicketPart("exact", ("pydantic",), 90, "ar.exactness", alone=False),
     TicketPart("requests", SERVICE, 120, "service.mixed_requests", alone=False),
     TicketPart(
         "gpu tests", ("pytest", "pydantic"), 120, command=(*PYTEST, *GPU_TESTS), alone=False
@@ -96,7 +96,7 @@ PARTS: Sequence[TicketPart] = (
     TicketPart(
         "memory", ("triton",), 120, "kernels.compared", under=(*SANITIZER, "memcheck"), alone=False
     ),
-    TicketPart("codes a second", ("pydantic",), 150, "level_0.codes_a_second"),
+    TicketPart("codes a second", ("pydantic",), 150, "ar.codes_a_second"),
     TicketPart("first sound", SERVICE, 60, "service.first_sound"),
     TicketPart("streams", SERVICE, 110, "service.streams_without_a_gap"),
     TicketPart("profile of a step", ("pydantic",), 30, "profile.step"),

@@ -14,7 +14,7 @@ import uvicorn
 from fastapi import FastAPI
 
 READY_WITHIN_S = 300.0
-_ROOT = Path(__file__).resolve().parents[2]
+_ROOT = Path(__file__).resolve().parents[3]
 
 
 class NotServed(RuntimeError):

@@ -18,7 +18,7 @@ import httpx2
 from playwright.sync_api import Browser, sync_playwright
 
 TEXT = "Hello there. This is the built in voice."
-PAGE = Path(__file__).resolve().parents[2] / "app" / "studio" / "page"
+PAGE = Path(__file__).resolve().parents[3] / "app" / "studio" / "page"
 
 
 def api_first_sound_ms(client: httpx2.Client, seed: int) -> float:

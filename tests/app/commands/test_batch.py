@@ -9,7 +9,7 @@ import httpx2
 import pytest
 
 from app.cli import main
-from app.commands.batch import Line, Output, read_lines
+from app.commands.batch import BatchLine, Output, read_lines
 from app.commands.errors import CommandError
 from app.settings import Settings
 from lab.benchmarks.cluster.card import fast_app
@@ -26,7 +26,7 @@ def batch_file(folder: Path, number: int = 12, **body) -> Path:
     path = folder / "batch.jsonl"
     fields = {"response_format": "pcm"} | body
     lines = [
-        {"custom_id": f"line-{one}", "url": "/tts", "body": {"input": f"Line {one}."} | fields}
+        {"custom_id": f"line-{one}", "url": "/tts", "body": {"input": f"BatchLine {one}."} | fields}
         for one in range(number)
     ]
     path.write_text("\n".join(map(json.dumps, lines)) + "\n")
@@ -114,7 +114,7 @@ def test_a_file_that_is_no_batch_is_refused_before_any_work(tmp_path, second, wh
 
 
 def test_an_id_is_no_path(tmp_path) -> None:
-    line = Line(custom_id="../../etc/passwd \0", body={}, number=3)
+    line = BatchLine(custom_id="../../etc/passwd \0", body={}, number=3)
     output = Output(tmp_path / "out")
     output.write(
         line, httpx2.Response(200, headers={"content-type": "audio/wav"}, content=b"sound")
@@ -126,7 +126,7 @@ def test_an_id_is_no_path(tmp_path) -> None:
 
 
 def test_a_seed_of_the_request_is_kept() -> None:
-    assert Line(custom_id="a", body={"seed": 5}).request["seed"] == 5
-    other = Line(custom_id="b", body={}).request["seed"]
-    assert Line(custom_id="a", body={}).request["seed"] != other
+    assert BatchLine(custom_id="a", body={"seed": 5}).request["seed"] == 5
+    other = BatchLine(custom_id="b", body={}).request["seed"]
+    assert BatchLine(custom_id="a", body={}).request["seed"] != other
     assert 0 <= other < 2**31
