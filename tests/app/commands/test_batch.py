@@ -26,7 +26,7 @@ def batch_file(folder: Path, number: int = 12, **body) -> Path:
     path = folder / "batch.jsonl"
     fields = {"response_format": "pcm"} | body
     lines = [
-        {"custom_id": f"line-{one}", "url": "/tts", "body": {"input": f"BatchLine {one}."} | fields}
+        {"custom_id": f"line-{one}", "url": "/tts", "body": {"input": f"Line {one}."} | fields}
         for one in range(number)
     ]
     path.write_text("\n".join(map(json.dumps, lines)) + "\n")
