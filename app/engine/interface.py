@@ -115,7 +115,10 @@ class ArStream(Protocol):
 
     over: bool
     error: SpeechError | None  # what failed, if something did; the job is then over
-    frames: int  # that are ready for synthesis, of all utterances so far
+
+    @property
+    def frames(self) -> int:
+        """How many are ready for synthesis, of all utterances so far."""
 
     @property
     def ready_s(self) -> float:

@@ -22,10 +22,11 @@ import torch
 
 from app.engine.ar.eager_runner import EagerRunner
 from app.engine.ar.graph_runner import GraphRunner
-from app.engine.ar.job import ArJob, OnMessage, longest
+from app.engine.ar.job import ArJob, OnMessage
 from app.engine.ar.masked import MaskedUtterance
 from app.engine.ar.model_runner import ArModelRunner, InFlightStep
 from app.engine.ar.sequence_group import ArSequenceGroup, SequenceOrGroup, sequence_or_group_of
+from app.engine.ar.spec_builder import longest
 from app.engine.errors import GenerationFailed, broken
 from app.engine.interface import ArStream, Plan
 from app.engine.job import SamplerMemory

@@ -29,7 +29,6 @@ from app.storage.dictionary_files import DEFAULT, Dictionaries
 from app.storage.voice_store import VoiceStore
 from models.checkpoints.files import CheckpointError
 from models.checkpoints.sources import SpeechModel
-from models.placement import WeightOffloader
 from models.text import FrontEnd, Prepared, TextError, Utterance
 from models.text.pronunciations import PronunciationError
 from models.text.published.tags import language_pattern
@@ -71,7 +70,6 @@ class Planner:
         settings: "Settings",
         catalog: Catalog,
         encoder: AudioEncoder,
-        residence: WeightOffloader,
         *,
         made_by: MadeBy,
         text_process: TextProcess | None = None,
@@ -80,7 +78,7 @@ class Planner:
         self._decoder = speech.decoder_name
         self._frame_rate_hz = speech.codec.config.frame_rate_hz
         self._settings = settings
-        self._residence = residence
+        self._residence = encoder.residence
         self._made_by = made_by
         self._presets = catalog.presets
         self._dictionaries = catalog.dictionaries
@@ -109,9 +107,9 @@ class Planner:
         self.presets = self._resolved_presets()
 
     def _resolved_presets(self) -> Mapping[str, SamplingParams]:
-        """Return each preset with every knob resolved for this model, `auto` first."""
-        # `auto` is what a request without knobs gets; its `preset` names the set that it is, or is
-        # `auto` if the model's card has knobs of its own. The seed of each is None.
+        """Return each preset with every knob resolved for this model, `auto` first, no seed."""
+        # `auto` is what a request without knobs gets. Its `preset` names the set that it is, or is
+        # `auto` if the model's card has knobs of its own.
         resolved = {}
         for name in (AUTO, *self._presets):
             params = resolve(SamplingParams(preset=name), self._config.preset, self._presets)

@@ -124,7 +124,6 @@ class Synthesizer:
             settings,
             catalog,
             encoder,
-            residence,
             made_by=info.made_by,
             text_process=text_process,
         )

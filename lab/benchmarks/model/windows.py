@@ -21,7 +21,7 @@ from torch import Tensor
 from tqdm import tqdm
 
 from app.commands.sentences import SENTENCES, read_sentences
-from app.engine.ar.job import longest
+from app.engine.ar.spec_builder import longest
 from app.engine.ar.stage import ArBatch
 from app.engine.nar.chunks import Windows
 from app.engine.nar.state import NarState

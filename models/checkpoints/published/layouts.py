@@ -52,7 +52,7 @@ class FileLayout:
     languages: int  # rows of the language table
 
     @property
-    def masked_ar(self) -> bool:
+    def masked_level_0(self) -> bool:
         """Whether it can predict level 0 in masked passes."""
         return self.name == "ar+nar-len"
 
@@ -72,7 +72,7 @@ class FileLayout:
             prompt, response = (f"{side}_emb.embeddings.{level}.weight" for side in _SIDES)
             found[f"prompt.{level}.weight"] = ((prompt,), (self.codes, d))
             found[f"response.{level}.weight"] = ((response,), (rows, d))
-        if self.masked_ar:
+        if self.masked_level_0:
             masked = f"resps_emb.embeddings.{levels}.weight"
             found["masked_response.weight"] = ((masked,), (self.codes + 1, d))
             found["length_digits.weight"] = (("len_emb.weight",), (LENGTH_TOKENS, d))
@@ -90,15 +90,15 @@ class FileLayout:
         found = {
             level: (f"heads.{level}", self.codes + (level == 0)) for level in range(self.levels)
         }
-        if self.masked_ar:
+        if self.masked_level_0:
             found[self.levels] = "masked_head", self.codes
             found[self.levels + 2] = "length_head", LENGTH_TOKENS
         return found
 
     def unused_heads(self) -> dict[int, int | None]:
         """Return the indices of the heads of other tasks, and their rows if known."""
-        speech_to_text = self.levels + self.masked_ar
-        return {speech_to_text: self.phonemes, self.levels + 1 + 2 * self.masked_ar: None}
+        speech_to_text = self.levels + self.masked_level_0
+        return {speech_to_text: self.phonemes, self.levels + 1 + 2 * self.masked_level_0: None}
 
 
 def find_layout(tensors: Mapping[str, Tensor], source: str) -> FileLayout:

@@ -100,7 +100,7 @@ def _parsed(
     described = describe(metadata, str(path))
     if described is not None:
         _compare(layout, described, str(path))
-    described = described or published(masked_ar=layout.masked_ar)
+    described = described or published(masked_level_0=layout.masked_level_0)
     beside = one_vocabulary.check_description(path.with_name("config.json")) if is_hf else None
     heads = beside or described.sizes.heads or layout.width // HEAD_DIM
     names = vocabulary(metadata, path)
@@ -133,7 +133,7 @@ def _compare(layout: FileLayout, described: Description, source: str) -> None:
             raise CheckpointError(
                 f"{source}: metadata config.{name} is {claimed}, the tensors have {found}"
             )
-    if "len" in described.capabilities and not layout.masked_ar:
+    if "len" in described.capabilities and not layout.masked_level_0:
         raise CheckpointError(
             f"{source}: metadata claim the capability 'len', the tensors have no length task"
         )
@@ -172,7 +172,7 @@ def _config(
         unified_positions=flags.unified_position_ids,
         prompt_sums=era["prom"],
         response_sums=era["resp"],
-        masked_level_0=layout.masked_ar,
+        masked_level_0=layout.masked_level_0,
         has_null_condition=True,
         nar_has_null_condition=True,
         preset="vall_e",

@@ -83,16 +83,16 @@ class Description(BaseModel):
         return Size(dim=dim, layers=layers)
 
 
-def published(*, masked_ar: bool) -> Description:
+def published(*, masked_level_0: bool) -> Description:
     """Return the description of the published files, for one without metadata."""
     flags = Experimental(
         split_classifiers=True,
         audio_embedding_sums=True,
         unified_position_ids=False,
-        noncausal_masks=masked_ar,
+        noncausal_masks=masked_level_0,
     )
-    capabilities = ("ar", "nar", "len") if masked_ar else ("ar", "nar")
-    name = "ar+nar-len" if masked_ar else "ar+nar"
+    capabilities = ("ar", "nar", "len") if masked_level_0 else ("ar", "nar")
+    name = "ar+nar-len" if masked_level_0 else "ar+nar"
     return Description(name=name, size=Size(), capabilities=capabilities, experimental=flags)
 
 

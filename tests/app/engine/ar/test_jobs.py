@@ -194,7 +194,7 @@ def test_of_a_context_that_would_be_too_long_the_oldest_is_left_out(synthesizer,
 
     whole = heard()
     longest = whole[-1].ar_positions(synthesizer.speech.model)
-    monkeypatch.setattr("app.engine.ar.job.MAX_POSITIONS", longest - 1)
+    monkeypatch.setattr("app.engine.ar.spec_builder.MAX_POSITIONS", longest - 1)
     short = heard()
     *_, before, last = ([each.codes.tolist() for each in inputs.context] for inputs in whole)
     assert [len(inputs.context) for inputs in whole[-4:]] == [0, 1, 2, 3]

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from app.engine.ar import stage as batch
-from app.engine.ar.job import longest
+from app.engine.ar.spec_builder import longest
 from app.engine.ar.stage import ArStage
 from app.engine.ar.utterance import ArUtterance
 from app.engine.backend import synthesizer as backend
