@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from app.engine.cost_model import CostModel
+from app.engine.admission.cost_model import CostModel
+from app.engine.admission.playback import Playback
 from app.engine.engine import SpeechEngine
 from app.engine.errors import GenerationFailed, InvalidRequest, SpeechError, broken
 from app.engine.interface import (
@@ -33,7 +34,6 @@ from app.engine.job import (
     UtteranceResult,
 )
 from app.engine.messages import ArMessage, FramesReady, UtteranceDone
-from app.engine.playback import Playback
 from app.engine.voices import Voices
 from app.settings import Settings
 from models.text import Utterance

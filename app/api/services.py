@@ -17,8 +17,8 @@ from app.api.middleware.connections import OpenConnections
 from app.api.middleware.limits import RETRY_S, Admission
 from app.api.middleware.metrics import HttpMetrics
 from app.audio.rendering import RenderPool
+from app.engine.admission.quota import ClientQuota
 from app.engine.engine import SpeechEngine
-from app.engine.quota import ClientQuota
 from app.settings import Settings
 from app.storage.voice_store import VoiceStore
 

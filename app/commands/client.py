@@ -111,7 +111,7 @@ def _create_app(
 ) -> "FastAPI":
     with gc_paused():
         from app.api.services import ClientLimits
-        from app.engine.quota import ClientQuota
+        from app.engine.admission.quota import ClientQuota
         from app.main import create_app
 
     settings = Settings().model_copy(update={**_NOT_SHARED, **changed})

@@ -179,7 +179,7 @@ def check_kernels(settings: Settings) -> str:
 
 def check_streams(settings: Settings) -> str:
     """Measure for about a second how many streams this machine sustains."""
-    from app.engine.cost_model import CostModel
+    from app.engine.admission.cost_model import CostModel
 
     model, capacity = _loaded(settings), CostModel()
     model.checks.check_deterministic()  # includes what is slow only once

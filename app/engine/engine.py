@@ -20,13 +20,13 @@ from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from app.engine.cgroups import longest_throttle_s
-from app.engine.cost_model import CostModel
+from app.engine.admission.cgroups import longest_throttle_s
+from app.engine.admission.cost_model import CostModel
+from app.engine.admission.quota import ClientQuota
 from app.engine.errors import EngineBusy, EngineNotReady
 from app.engine.interface import Batch, GoldenResult, ModelInfo, Reading
 from app.engine.job import Codes, FinishReason, SpeechJob, SpeechResult
 from app.engine.model import LoadedModel
-from app.engine.quota import ClientQuota
 from app.engine.serving.audio_worker import AudioWorker
 from app.engine.serving.fair_queue import OnPiece, TurnThread
 from app.engine.serving.job_queue import JobQueue

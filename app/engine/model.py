@@ -4,10 +4,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
-from app.engine.cost_model import CostModel
+from app.engine.admission.cost_model import CostModel
+from app.engine.admission.playback import Playback
 from app.engine.interface import AudioStream, Batch, GoldenResult, ModelInfo, Plan, Reading
 from app.engine.job import AudioChunk, Codes, SpeechJob, SpeechResult
-from app.engine.playback import Playback
 from app.engine.voices import Voices
 from models.voices.recording import Recording
 from samplers.knobs.params import SamplingParams

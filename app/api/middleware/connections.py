@@ -7,8 +7,8 @@ from typing import Any
 
 from app.api.middleware.clients import network_of
 from app.api.middleware.limits import RETRY_S
+from app.engine.admission.quota import share
 from app.engine.errors import Unavailable
-from app.engine.quota import share
 
 
 class TooManyConnections(Unavailable):

@@ -40,7 +40,7 @@ from app.api.schemas import (
 from app.api.services import services_of
 from app.audio.formats import MEDIA_TYPES
 from app.audio.rendering import FileOptions, Renderer
-from app.engine.durations import stretched
+from app.engine.admission.durations import stretched
 from app.engine.errors import EngineBusy, InvalidRequest, SpeechError
 from app.engine.interface import ModelInfo, Plan
 from app.engine.job import AudioChunk, Codes, SpeechJob, SpeechResult, UtteranceCodes

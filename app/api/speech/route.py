@@ -65,7 +65,7 @@ from app.api.speech.answer import (
     result_of,
 )
 from app.audio.formats import MEDIA_TYPES, AudioFormat
-from app.engine.durations import check_audio_s, pauses_s
+from app.engine.admission.durations import check_audio_s, pauses_s
 from app.engine.errors import (
     DeadlineExceeded,
     GenerationFailed,

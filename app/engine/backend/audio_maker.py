@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from app.engine.admission.playback import Playback
 from app.engine.backend.capturers import Capturers
 from app.engine.interface import AudioStream, Plan
 from app.engine.job import AudioChunk, SpeechResult
@@ -13,7 +14,6 @@ from app.engine.join.job import AudioJob
 from app.engine.join.job import replay as replayed
 from app.engine.nar.process import AudioProcess
 from app.engine.nar.stage import NarStage
-from app.engine.playback import Playback
 from gpu.streams import new_stream
 from models.checkpoints.sources import SpeechModel
 from models.placement import WeightOffloader

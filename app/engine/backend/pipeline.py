@@ -11,12 +11,12 @@ from contextlib import closing
 from time import monotonic, perf_counter
 from typing import Final
 
+from app.engine.admission.playback import Playback
 from app.engine.backend.audio_maker import AudioMaker
 from app.engine.backend.batch_factory import BatchFactory
 from app.engine.interface import ArStream, AudioStream, Batch, Plan
 from app.engine.job import AudioChunk, Progress, SpeechResult
 from app.engine.messages import ArMessage
-from app.engine.playback import Playback
 
 OnStep = Callable[[float], bool]
 """Called after every step with the seconds that it took; False ends all jobs, without results."""

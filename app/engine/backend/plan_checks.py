@@ -4,8 +4,8 @@ import math
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
-from app.engine.durations import check_audio_s, spoken_symbols, stretched
-from app.engine.durations import pauses_s as pauses_of
+from app.engine.admission.durations import check_audio_s, spoken_symbols, stretched
+from app.engine.admission.durations import pauses_s as pauses_of
 from app.engine.errors import InvalidRequest
 from app.engine.job import USUAL_PHONEME_S, NarPlan, Resume, SpeechJob
 from models.config import ModelConfig

@@ -8,18 +8,18 @@ from time import monotonic, perf_counter
 import numpy as np
 import torch
 
+from app.engine.admission.cost_model import CostModel
+from app.engine.admission.playback import Playback
 from app.engine.ar.stage import ArStage
 from app.engine.backend.audio_maker import AudioMaker
 from app.engine.backend.batch_factory import BatchFactory
 from app.engine.backend.golden import compare, read_golden
 from app.engine.backend.pipeline import RunningSpeech, run, spoken
 from app.engine.backend.planner import Planner
-from app.engine.cost_model import CostModel
 from app.engine.interface import Batch, GoldenResult, ModelInfo, Plan
 from app.engine.job import AudioChunk, SpeechJob, SpeechResult
 from app.engine.join.job import AudioJob
 from app.engine.messages import ArMessage
-from app.engine.playback import Playback
 from samplers.knobs.params import SamplingParams
 
 MEASURED_S = 1.0

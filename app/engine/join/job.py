@@ -8,6 +8,7 @@ from time import monotonic
 
 import numpy as np
 
+from app.engine.admission.playback import Playback
 from app.engine.child_process import RemoteIterator
 from app.engine.interface import Plan
 from app.engine.job import (
@@ -29,7 +30,6 @@ from app.engine.nar.chunks import first_chunks
 from app.engine.nar.process import AudioProcess
 from app.engine.nar.stage import NarStage
 from app.engine.nar.utterance_decoder import UtteranceDecoder
-from app.engine.playback import Playback
 from app.engine.utterance import UtteranceSpec, ar_codes_of
 from models.checkpoints.sources import SpeechModel
 from samplers.knobs.features import sequences_of

@@ -2,7 +2,7 @@
 
 from time import monotonic
 
-from app.engine.cost_model import SHORT_S, MovingCost
+from app.engine.admission.cost_model import SHORT_S, MovingCost
 from app.engine.interface import ArStream
 from app.engine.job import Progress
 

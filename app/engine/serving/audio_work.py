@@ -5,12 +5,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from time import monotonic
 
-from app.engine.cost_model import SHORT_S, MovingCost
+from app.engine.admission.cost_model import SHORT_S, MovingCost
+from app.engine.admission.playback import Playback
 from app.engine.interface import AudioStream, FirstChunk, Plan
 from app.engine.job import AudioChunk, SpeechResult
 from app.engine.messages import ArMessage, JobFailed
 from app.engine.model import AudioPart
-from app.engine.playback import Playback
 
 KNOWN_AFTER = 3
 """Chunks of audio after which the cost of a stream is known."""

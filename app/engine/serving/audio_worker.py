@@ -4,15 +4,15 @@ import threading
 from collections.abc import Callable, Sequence
 from time import monotonic, perf_counter
 
-from app.engine.cost_model import SHARE, CostModel
-from app.engine.durations import spoken_symbols
+from app.engine.admission.cost_model import SHARE, CostModel
+from app.engine.admission.durations import spoken_symbols
+from app.engine.admission.streams import Stream, least_lead_s, may_begin, promised
 from app.engine.errors import SpeechError, WorkerLost, broken
 from app.engine.job import FinishReason
 from app.engine.messages import ArMessage, JobFailed
 from app.engine.model import AudioPart
 from app.engine.serving.outcomes import JobLog
 from app.engine.serving.running import JobHandle
-from app.engine.streams import Stream, least_lead_s, may_begin, promised
 from gpu.lost import is_device_lost
 
 _WAIT_S = 0.25

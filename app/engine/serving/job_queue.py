@@ -4,8 +4,8 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 
+from app.engine.admission.quota import share
 from app.engine.interface import Plan
-from app.engine.quota import share
 from app.engine.serving.running import JobHandle
 
 

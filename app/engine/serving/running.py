@@ -10,15 +10,15 @@ import threading
 from collections.abc import AsyncIterator, Callable
 from time import monotonic
 
-from app.engine.cost_model import CostModel
+from app.engine.admission.cost_model import CostModel
+from app.engine.admission.playback import Playback
+from app.engine.admission.streams import Stream
 from app.engine.errors import DeadlineExceeded, SpeechError
 from app.engine.interface import Plan
 from app.engine.job import AudioChunk, FinishReason, Progress, SpeechResult
-from app.engine.playback import Playback
 from app.engine.serving.ar_work import ArWork
 from app.engine.serving.audio_work import AudioWork
 from app.engine.serving.reader import ChunkReader
-from app.engine.streams import Stream
 
 
 class SpeechStream(AsyncIterator[AudioChunk]):

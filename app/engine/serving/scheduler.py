@@ -6,11 +6,11 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 from time import monotonic, perf_counter
 
-from app.engine.cost_model import CostModel
+from app.engine.admission.cost_model import CostModel
+from app.engine.admission.quota import reserved, share
 from app.engine.errors import SpeechError
 from app.engine.interface import Batch, Plan
 from app.engine.messages import ArMessage, JobFailed
-from app.engine.quota import reserved, share
 from app.engine.serving.audio_worker import AudioWorker
 from app.engine.serving.job_queue import JobQueue
 from app.engine.serving.metrics import EngineMetrics

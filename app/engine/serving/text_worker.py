@@ -3,13 +3,13 @@
 from concurrent.futures import Future
 from functools import partial
 
-from app.engine.cost_model import CostModel
-from app.engine.durations import pauses_s, spoken_symbols
+from app.engine.admission.cost_model import CostModel
+from app.engine.admission.durations import pauses_s, spoken_symbols
+from app.engine.admission.quota import share
 from app.engine.errors import InvalidRequest, broken
 from app.engine.interface import Plan, Reading
 from app.engine.job import SpeechJob
 from app.engine.model import TextPart
-from app.engine.quota import share
 from app.engine.serving.fair_queue import OnPiece, TurnThread
 from app.engine.serving.job_queue import JobQueue
 from app.engine.serving.outcomes import JobLog

@@ -18,7 +18,8 @@ import numpy as np
 import torch
 from fastapi import FastAPI
 
-from app.engine.cost_model import CostModel
+from app.engine.admission.cost_model import CostModel
+from app.engine.admission.playback import Playback
 from app.engine.engine import SpeechEngine
 from app.engine.errors import InvalidRequest, SpeechError
 from app.engine.interface import (
@@ -41,7 +42,6 @@ from app.engine.job import (
     UtteranceResult,
 )
 from app.engine.messages import ArMessage, FramesReady, UtteranceDone
-from app.engine.playback import Playback
 from app.engine.voices import Voices
 from app.main import create_app as service
 from app.server import serve

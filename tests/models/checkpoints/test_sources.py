@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 import torch
 
+from app.engine.admission.playback import Playback
 from app.engine.backend.synthesizer import Synthesizer
 from app.engine.errors import InvalidRequest
 from app.engine.job import AudioChunk, Samples, SpeechJob
-from app.engine.playback import Playback
 from app.settings import BUILTIN_MODEL
 from lab.porting.convert import convert
 from models.checkpoints.encodec import OFFICIAL_URL, official_file

@@ -17,7 +17,7 @@ from fastapi import FastAPI
 
 from app.api.services import ClientLimits, Services
 from app.audio.rendering import RenderPool
-from app.engine.quota import ClientQuota
+from app.engine.admission.quota import ClientQuota
 from app.main import create_app
 from app.settings import Settings
 from tests.app.tools.answers import nothing_works, path_of, report_of

@@ -8,17 +8,17 @@ import pytest
 import torch
 from torch import Tensor
 
+from app.engine.admission.cost_model import CostModel
+from app.engine.admission.playback import Playback
 from app.engine.ar import stage as batch
 from app.engine.ar.spec_builder import longest
 from app.engine.ar.stage import ArStage
 from app.engine.ar.utterance import ArUtterance
 from app.engine.backend import synthesizer as backend
 from app.engine.backend.synthesizer import Synthesizer
-from app.engine.cost_model import CostModel
 from app.engine.errors import GenerationFailed
 from app.engine.job import AudioChunk, FinishReason, Progress, SpeechJob, SpeechResult
 from app.engine.memory import Memory
-from app.engine.playback import Playback
 from app.engine.utterance import UtteranceSpec
 from gpu.graphs import GraphCapturer
 from models.checkpoints.files import CheckpointError
@@ -305,7 +305,7 @@ def test_the_first_sound_is_measured_without_the_time_that_a_batch_is_made_in(
     for place in ("monotonic", "perf_counter"):
         monkeypatch.setattr(f"app.engine.backend.self_check.{place}", clock)
     monkeypatch.setattr("app.engine.backend.pipeline.perf_counter", clock)
-    monkeypatch.setattr("app.engine.playback.monotonic", clock)
+    monkeypatch.setattr("app.engine.admission.playback.monotonic", clock)
     monkeypatch.setattr(synthesizer.ar, "batch", slow_batch)
     costs = CostModel()
     monkeypatch.setattr(costs, "note_start", starts.append)

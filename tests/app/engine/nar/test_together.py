@@ -16,9 +16,9 @@ import numpy as np
 import pytest
 import torch
 
+from app.engine.admission.cost_model import CostModel
 from app.engine.backend import capturers, synthesizer
 from app.engine.backend.synthesizer import Synthesizer
-from app.engine.cost_model import CostModel
 from app.engine.job import SpeechJob
 from app.engine.memory import Memory
 from app.engine.nar.graph_runner import ChunkSizes, NarGraphRunner

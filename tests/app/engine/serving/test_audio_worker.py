@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 import torch
 
-from app.engine.cost_model import SHARE, CostModel
+from app.engine.admission.cost_model import SHARE, CostModel
+from app.engine.admission.playback import Playback
 from app.engine.interface import FirstChunk
 from app.engine.job import AudioChunk, SpeechJob
 from app.engine.messages import ArMessage, FramesReady, UtteranceDone, UtteranceStarted
-from app.engine.playback import Playback
 from app.engine.serving.audio_work import AudioProgress
 from app.engine.serving.audio_worker import AudioWorker
 from app.engine.serving.metrics import EngineMetrics

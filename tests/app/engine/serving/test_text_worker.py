@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from app.engine.cost_model import CostModel
+from app.engine.admission.cost_model import CostModel
 from app.engine.errors import GenerationFailed, InvalidRequest, SpeechError
 from app.engine.job import SpeechJob
 from app.engine.serving.fair_queue import FairQueue, FairTask

@@ -1,6 +1,6 @@
 """How long the pauses of a speech are."""
 
-from app.engine.durations import pauses_s
+from app.engine.admission.durations import pauses_s
 from models.text import Utterance
 
 

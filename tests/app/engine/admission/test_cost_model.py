@@ -4,8 +4,8 @@ import math
 
 import pytest
 
-from app.engine import cost_model as module
-from app.engine.cost_model import LONG_S, PEAK_S, RESTED_S, SHARE, USUAL_S, CostModel
+from app.engine.admission import cost_model as module
+from app.engine.admission.cost_model import LONG_S, PEAK_S, RESTED_S, SHARE, USUAL_S, CostModel
 
 
 @pytest.fixture(autouse=True)

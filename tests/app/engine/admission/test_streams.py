@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.engine.cost_model import SHARE
+from app.engine.admission.cost_model import SHARE
+from app.engine.admission.streams import Stream, fits, keeps_up, least_lead_s, may_begin, promised
 from app.engine.serving.scheduler import GIVEN
-from app.engine.streams import Stream, fits, keeps_up, least_lead_s, may_begin, promised
 
 TICK_S = 0.01
 weights = st.sampled_from([0.3, 1.0, 2.5])

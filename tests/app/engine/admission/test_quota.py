@@ -2,7 +2,7 @@
 
 from contextlib import ExitStack
 
-from app.engine.quota import ClientQuota, share
+from app.engine.admission.quota import ClientQuota, share
 
 
 def test_a_share_of_places_is_held_and_given_back():

@@ -1,7 +1,7 @@
 import pytest
 
-from app.engine import playback as module
-from app.engine.playback import LEAST_LEFT_S, WHOLE_AFTER_S, WHOLE_SLOWER, Playback
+from app.engine.admission import playback as module
+from app.engine.admission.playback import LEAST_LEFT_S, WHOLE_AFTER_S, WHOLE_SLOWER, Playback
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from app.engine.cgroups import longest_throttle_s
+from app.engine.admission.cgroups import longest_throttle_s
 
 
 def write(path: Path, text: str) -> None:
