@@ -20,7 +20,7 @@ HEADINGS: Final[Mapping[str, str]] = {
     "ras": "Repetition-aware sampling (RAS)",
     "order": "Order of the steps",
     "backtrack": "Backtracking from loops and silences",
-    "nar": "NAR levels (NAR)",
+    "nar": "Residual levels (NAR)",
     "context": "What the model hears before the text",
     "joining": "Pauses between sentences",
     "candidates": "Best of several takes",

@@ -167,10 +167,10 @@ def test_a_model_that_the_sound_process_cannot_load_is_told(tmp_path: Path) -> N
 
 PROGRAM = f"""
 import os, signal, sys, time
-from app.engine.child_process import Worker
+from app.engine.child_process import ChildProcess
 
 if __name__ == "__main__":
-    worker = Worker("functions", "{TABLE}")
+    worker = ChildProcess("functions", "{TABLE}")
     for after_s in (0.0, 0.1, 0.2, 0.4):
         time.sleep(after_s)
         for number in (signal.SIGINT, signal.SIGTERM):

@@ -272,7 +272,7 @@ FAULTS = {
         ArModelRunner.rewind, "generation += 1", "generation += 0"
     ),
     "the noise does not know how often a row was rewound": Fault(
-        SlotTable.rewind, "Host.ATTEMPT] += 1", "Host.ATTEMPT] = 0"
+        SlotTable.rewind, "HostColumn.ATTEMPT] += 1", "HostColumn.ATTEMPT] = 0"
     ),
     "the host reads the step that was just queued for that before": Fault(
         Download.wait, "np.array(self._numbers[ticket, : self._most[ticket]])",
