@@ -181,7 +181,8 @@ def check_streams(settings: Settings) -> str:
     """Measure for about a second how many streams this machine sustains."""
     from app.engine.admission.cost_model import CostModel
 
-    model, capacity = _loaded(settings), CostModel()
+    model = _loaded(settings)
+    capacity = CostModel()
     model.checks.check_deterministic()  # includes what is slow only once
     model.checks.measure(capacity, 1).close()
     if capacity.streams is None:

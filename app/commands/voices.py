@@ -56,7 +56,8 @@ class Add(BaseModel):
         settings = Settings()
         name, title = named(self.name, self.title)
         _check_name(name, settings)
-        store, recording = _store(settings), _recording(self.file, self.start_s)
+        store = _store(settings)
+        recording = _recording(self.file, self.start_s)
         language = find_language(self.language, "en", KNOWN) or self.language
         fields = self.model_dump(include=set(VoiceCard.model_fields), exclude={"language"})
         card = VoiceCard(language=language, **fields | {"title": title})

@@ -67,7 +67,8 @@ class Bench(ServerOptions):
         if self.model is not None:
             settings["model"] = self.model
         async with self.open_client(**settings) as client:
-            ready, health = await client.get("/ready"), await client.get("/health")
+            ready = await client.get("/ready")
+            health = await client.get("/health")
             if ready.is_error:
                 raise CommandError(f"url: {self.url}/ready answers {ready.status_code}")
             about = {"server": self.url} if self.url else {**_machine(), **health.json()}

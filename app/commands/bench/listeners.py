@@ -95,7 +95,8 @@ def gaps(arrivals: Arrivals, bytes_a_second: float) -> list[tuple[float, float]]
     Of each how much was played before it, and how long it is; in seconds.
     """
     found: list[tuple[float, float]] = []
-    lasts_until_s, played_s = arrivals[0][0] if arrivals else 0.0, 0.0
+    lasts_until_s = arrivals[0][0] if arrivals else 0.0
+    played_s = 0.0
     for at_s, count in arrivals:
         if at_s > lasts_until_s:
             found.append((played_s, at_s - lasts_until_s))
@@ -111,7 +112,8 @@ async def receive(
     body = {"input": text, "response_format": "pcm", "stream": stream} | fields
     sent_s = perf_counter()
     arrivals: list[tuple[float, int]] = []
-    sound, broke = bytearray(), None
+    sound = bytearray()
+    broke = None
     try:
         async with client.stream("POST", "/v1/audio/speech", json=body) as answer:
             try:
@@ -198,7 +200,8 @@ def timeline(one: ReceivedSpeech, began_s: float) -> dict[str, Any]:
 
 async def closed_loop(client: httpx2.AsyncClient, clients: int, inputs: Sequence[str]) -> Figures:
     """Run a number of clients, each sending sequential requests, until all texts are spoken."""
-    left, received = iter(enumerate(inputs)), list[ReceivedSpeech]()
+    left = iter(enumerate(inputs))
+    received = list[ReceivedSpeech]()
     over_s: list[float] = []  # when each client ran out of texts
 
     async def listen() -> None:

@@ -86,7 +86,8 @@ class Study(ServerOptions):
     def cli_cmd(self) -> None:
         """Speak what is missing, and write the files."""
         self.check_server()
-        varied, fixed = grid.read_varied(self.vary), grid.read_fixed(self.fixed)
+        varied = grid.read_varied(self.vary)
+        fixed = grid.read_fixed(self.fixed)
         try:
             texts = read_sentences(self.sentences or SENTENCES)
             unseen = read_sentences(self.unseen) if self.unseen else texts[self.count :]

@@ -113,7 +113,8 @@ def _values(text: str) -> Iterator[Any]:
         yield read_value(text)
         return
     try:
-        ends, count = (float(low), float(rest[0])), int(rest[1])
+        ends = (float(low), float(rest[0]))
+        count = int(rest[1])
     except ValueError:
         count = 0
     if not 1 <= count <= MOST_VALUES or not np.isfinite(ends).all():
@@ -129,7 +130,8 @@ def _values(text: str) -> Iterator[Any]:
 
 def words_of(text: str) -> list[str]:
     """Return the words between the commas that are in no bracket or brace."""
-    words, depth = [""], 0
+    words = [""]
+    depth = 0
     for letter in text:
         depth += (letter in "[{") - (letter in "]}")
         if letter == "," and not depth:

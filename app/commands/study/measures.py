@@ -20,7 +20,9 @@ TITLES: Final[Mapping[str, str]] = {
 }
 """Names of the measures that are always there, and what they say."""
 
-_NEAR, _WINDOW_S, _QUIET_DB = 10, 0.02, -30.0
+_NEAR = 10
+_WINDOW_S = 0.02
+_QUIET_DB = -30.0
 _FEWEST_WORDS = 6
 
 

@@ -14,7 +14,9 @@ from app.commands.study.measures import TITLES
 Table = Sequence[Mapping[str, Any]]
 
 _CLIFF: Final = 0.25
-_WIDTH, _HEIGHT, _MARGIN = 230, 120, 34
+_WIDTH = 230
+_HEIGHT = 120
+_MARGIN = 34
 
 
 @dataclass(frozen=True)
@@ -73,7 +75,8 @@ def _faults(
 ) -> Iterator[str]:
     seconds = [point.value for point in points["seconds"]]
     for place in range(1, len(values)):
-        before, after = seconds[place - 1], seconds[place]
+        before = seconds[place - 1]
+        after = seconds[place]
         if abs(after - before) > _CLIFF * before:
             step = f"{values[place - 1]} to {values[place]}"
             yield f"cliff from {step}: {before:.2f} s, {after:.2f} s"
@@ -101,7 +104,8 @@ def _figures(curve: Curve) -> Iterator[list[str]]:
 def as_svg(curve: Curve, measure: str) -> str:
     """Return a small plot of one measure over a knob."""
     points = curve.points[measure]
-    low, high = min(one.low for one in points), max(one.high for one in points)
+    low = min(one.low for one in points)
+    high = max(one.high for one in points)
     low, high = min(low, 0.0) if low < 0 else 0.0, high if high > low else low + 1
     across = [
         _MARGIN + (_WIDTH - _MARGIN - 8) * place / max(1, len(points) - 1)

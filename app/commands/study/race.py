@@ -58,7 +58,8 @@ class Race:
     """
 
     def __init__(self, speak: Speak, goal: Goal) -> None:
-        self._speak, self._goal = speak, goal
+        self._speak = speak
+        self._goal = goal
 
     async def run(self, settings: Sequence[Setting], seen: TakesOf, unseen: TakesOf) -> Found:
         """Return the best of settings without the empty one, which is what there is.
@@ -67,7 +68,8 @@ class Race:
         which is balanced, ``unseen`` those of the comparison at the end.
         """
         left: Sequence[Setting] = settings
-        lines, rounds = [], max(1, (len(settings) - 1).bit_length())
+        lines = []
+        rounds = max(1, (len(settings) - 1).bit_length())
         for number in range(rounds):
             entrants = [{}, *left]
             takes = seen(entrants)
@@ -75,7 +77,8 @@ class Race:
             each = min(most, max(_FEWEST, ceil(most / 2 ** (rounds - 1 - number))))
             ranks = await self._ranks(takes[: each * len(entrants)], len(entrants))
             order = sorted(range(len(left)), key=lambda place: ranks[1 + place])
-            best, rank = left[order[0]], ranks[1 + order[0]]
+            best = left[order[0]]
+            rank = ranks[1 + order[0]]
             lines.append(
                 f"round {number + 1}: {len(left)} settings, {each} takes each; what there is:"
                 f" {self._told(ranks[0])}; best: {_words(best)}: {self._told(rank)}"
@@ -88,9 +91,11 @@ class Race:
     async def _compared(self, best: Setting, unseen: TakesOf, lines: list[str]) -> Found:
         """Return the best if it beats what there is on sentences that were not used to find it."""
         rows = await self._speak(unseen([{}, best]))
-        theirs, ours = rows[::2], rows[1::2]
+        theirs = rows[::2]
+        ours = rows[1::2]
         less = difference(ours, theirs, self._goal.measure)
-        before, after = self._goal.rank(theirs), self._goal.rank(ours)
+        before = self._goal.rank(theirs)
+        after = self._goal.rank(ours)
         lines.append(
             f"on {len({row['text'] for row in rows})} other sentences, {len(ours)} takes each: what"
             f" there is: {self._told(before)}; {_words(best)}: {self._told(after)}; difference"

@@ -30,7 +30,8 @@ class TakesFile:
     """The JSON Lines file of the takes that are done, in order, perhaps of several models."""
 
     def __init__(self, path: Path) -> None:
-        self._path, self._rows = path, dict[tuple[str, str], Row]()
+        self._path = path
+        self._rows = dict[tuple[str, str], Row]()
         lines = path.read_text("utf-8").splitlines(keepends=True) if path.exists() else []
         if lines and not lines[-1].endswith("\n"):  # the run was ended while it was written
             path.write_text("".join(lines[:-1]), "utf-8")
@@ -53,7 +54,8 @@ class JudgeCommand:
     """A command, in words of a shell, that answers a take, a line of JSON, with numbers."""
 
     def __init__(self, command: str) -> None:
-        self._command, self._turn = command, asyncio.Lock()
+        self._command = command
+        self._turn = asyncio.Lock()
         self._process: asyncio.subprocess.Process | None = None
 
     async def judge(self, take: Mapping[str, Any]) -> dict[str, float]:
@@ -109,11 +111,15 @@ class StudySession:
         judges: Sequence[str],
         on_progress: Callable[[int, int], object],
     ) -> None:
-        self._client, self._turns = client, asyncio.Semaphore(at_once)
-        self._folder, self._on_progress = folder, on_progress
+        self._client = client
+        self._turns = asyncio.Semaphore(at_once)
+        self._folder = folder
+        self._on_progress = on_progress
         self._judges = [JudgeCommand(one) for one in judges]
         self._file = TakesFile(folder / "takes.jsonl")
-        self._sha256, self._times, self._tried = "", False, False
+        self._sha256 = ""
+        self._times = False
+        self._tried = False
         self.presets: dict[str, dict[str, Any]] = {}
 
     async def open(self) -> None:
@@ -123,7 +129,8 @@ class StudySession:
             if answer.is_error:
                 raise CommandFailed(f"url: {_problem(answer)}")
         ready, presets = (answer.json() for answer in answers)
-        self._sha256, self._times = ready["model_sha256"], ready["word_times"]
+        self._sha256 = ready["model_sha256"]
+        self._times = ready["word_times"]
         self.presets = {one["id"]: one["sets"] for one in presets["presets"]}
 
     async def close(self) -> None:
