@@ -139,7 +139,7 @@ READ = [
     ("She is Mrs. Brown. He is Mr. Green.", ["She is Missus Brown.", "He is Mister Green."]),
     ("The meeting is Wed. Please come.", ["The meeting is Wednesday.", "Please come."]),
     ("Read pp. 5-9. Then stop.", ["Read pages five to nine.", "Then stop."]),
-    ("Turn to Ch. IX. Read on.", ["FairTask to Chapter nine.", "Read on."]),
+    ("Turn to Ch. IX. Read on.", ["Turn to Chapter nine.", "Read on."]),
     ("I said no. He left.", ["I said no.", "He left."]),
     ("Take Rte. 9 north.", ["Take Route nine north."]),
     ("We use Python, Java, etc. in class.", ["We use Python, Java, et cetera in class."]),
