@@ -80,7 +80,7 @@ def test_of_an_answer_that_is_not_read_the_system_holds_little_and_each_step_of_
             b"Content-Length: %d\r\n\r\n%s" % (len(body), body)
         )
         engine = app.state.services.engine
-        until(lambda: any(job.paused_s for job in engine._queue.running))
+        until(lambda: any(job.reader.paused_s for job in engine._queue.running))
         (job,) = engine._queue.running
         held = 0.0
         for _ in range(4):
