@@ -88,6 +88,6 @@ def test_of_an_answer_that_is_not_read_the_system_holds_little_and_each_step_of_
             while job.playback.audio_s == made:  # what is read makes room for more, in steps
                 read += len(reader.recv(16_384))
                 assert read < 4 * (SEND_BYTES + 2 * receive_bytes) + 2**18
-            until(lambda: job.paused_s)
+            until(lambda: job.reader.paused_s)
             held = max(held, read)
         assert held
