@@ -166,7 +166,7 @@ def test_all_levels_of_a_voice_take_few_launches_and_no_wait(known: bool, launch
 
 
 @pytest.mark.parametrize(
-    ("changes", "level_0", "lengths"),
+    ("changes", "ar", "lengths"),
     [
         ({}, False, {False: [80, 144, 272], True: [240]}),
         ({"max_prompt_frames": 0}, False, {False: [80, 144, 272]}),
