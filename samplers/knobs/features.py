@@ -30,9 +30,8 @@ class Feature:
     when: Conditions  # knobs at whose values params ask for the feature
     # the step of the order that it belongs to; None if it is not part of the order
     step: StepName | None = None
-    random: bool = (
-        False  # whether it has no effect on a greedy row, which samples nothing at random
-    )
+    # Whether it has no effect on a greedy row, which takes nothing at random
+    random: bool = False
     group: str = ""  # group of the knob, as documentation shows it
 
     def on(self, params: SamplingParams) -> bool:

@@ -53,8 +53,8 @@ class RequestKnobs(KnobSet):
     )
     seed: int | None = knob(
         None,
-        "Seed of every sample; the same request with the same seed gives the same codes. "
-        "Without one a seed is sampled and reported.",
+        "Seed of every random choice; the same request with the same seed gives the same codes. "
+        "Without one a seed is chosen and reported.",
         group="request", ge=0, le=2**63 - 1,
         label="Seed",
         synonyms="reproducible deterministic same random",
@@ -450,7 +450,7 @@ class MaskedKnobs(KnobSet):
     nar_len_score: Literal["drawn", "likeliest"] = _masked(
         "drawn",
         "By what the least certain frames, which are masked again, are told: the model's odds of "
-        "the `sampled` code, or of the `likeliest` after truncation (as the reference).",
+        "the `drawn` code, or of the `likeliest` after truncation (as the reference).",
     )
     nar_len_masked_only: bool = _masked(
         True, "A frame that was sampled once stays; off: any frame may be masked again.",

@@ -145,7 +145,7 @@ def resolve(
     """Return every knob's value: the caller's, else the preset's, else the declared default.
 
     A knob that the caller set switches off a conflicting knob of the preset. The preset is named in
-    the result, the seed sampled. Of a subclass of `SamplingParams` (a request) other fields are
+    the result, the seed chosen. Of a subclass of `SamplingParams` (a request) other fields are
     ignored. ``card_preset`` is what `auto` means: a name, or the model's card's own set of knobs.
     """
     knobs = SamplingParams.model_fields

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from samplers.ar.effects import SAMPLING
 from samplers.ar.sampler import ArSampler
 from samplers.ar.trace import FIELDS, TOPS, Trace, columns, log_prob_of
 from samplers.knobs.params import SamplingParams
@@ -113,7 +114,7 @@ def test_rows_of_a_batch_tell_as_many_codes_as_each_asks_for() -> None:
 
 def test_every_field_of_a_record_is_on_the_page() -> None:
     page = (ROOT / "docs" / "trace.md").read_text()
-    named = {*FIELDS, *TOPS} - {"alive"}
+    named = {*FIELDS, *TOPS, SAMPLING} - {"alive"}
     assert {name for name in named if f"`{name}`" not in page} == set()
 
 

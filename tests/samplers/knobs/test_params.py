@@ -1,15 +1,18 @@
 """The declaration of the knobs: bounds, hints, and what is refused."""
 
 import json
-from typing import Any
+import re
+from typing import Any, get_args
 
 import pytest
 from pydantic import ValidationError
 
 from samplers.knobs.knob import HEADINGS
 from samplers.knobs.params import SamplingParams
+from samplers.knobs.presets import AUTO
 
 KNOBS = SamplingParams.model_fields
+VALUES = {str(value) for field in KNOBS.values() for value in get_args(field.annotation)}
 
 
 @pytest.mark.parametrize("knob", KNOBS)
@@ -23,6 +26,12 @@ def test_every_knob_has_one_sentence_a_group_and_hints(knob: str) -> None:
     hints = extra["x-ui"]
     assert isinstance(hints, dict)
     assert hints["heading"] == HEADINGS[str(hints["group"])]
+
+
+@pytest.mark.parametrize("knob", KNOBS)
+def test_what_a_description_has_in_backticks_is_a_knob_or_a_value(knob: str) -> None:
+    named = re.findall(r"`([^`]+)`", KNOBS[knob].description or "")
+    assert {*named} <= {*KNOBS, *VALUES, AUTO}
 
 
 def test_the_schema_is_json_and_carries_bounds_and_hints() -> None:
