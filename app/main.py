@@ -6,7 +6,6 @@ Run it with `uvicorn --factory app.main:create_app` or any other host of ASGI fa
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import cache, partial
-from typing import TYPE_CHECKING
 
 from fastapi import FastAPI
 from starlette.middleware.gzip import GZipMiddleware
@@ -41,9 +40,6 @@ from app.storage.voice_store import VoiceStore, open_voice_store
 from app.studio.route import OPEN_PATHS, studio_router
 from app.version import VERSION
 from samplers.knobs.presets import Presets
-
-if TYPE_CHECKING:
-    pass
 
 # Imported here, or the first request that needs it would hold up the event loop for 0.1 s. Only
 # WAV and PCM are made where it is not installed, as where torch is alone

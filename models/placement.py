@@ -40,14 +40,14 @@ class WeightOffloader:
         self._moving = threading.Lock()
         self.at_home = True  # whether they are on the device
 
-    def bring(self) -> None:
+    def load(self) -> None:
         """Move the weights to the device, if they are not there."""
         with self._moving:
             if not self.at_home:
                 self._move(self._device)
                 self.at_home = True
 
-    def send_away(self, idle: Callable[[], bool]) -> None:
+    def offload(self, idle: Callable[[], bool]) -> None:
         """Move the weights off the device and free their memory, if ``idle`` says so."""
         with self._moving:
             if self.at_home and idle():

@@ -100,21 +100,21 @@ def test_logits_of_a_model_in_bfloat16_are_not_rounded_to_it(narrow: Valle) -> N
 
 def test_weights_leave_only_where_nobody_needs_them():
     module = nn.Linear(2, 2)
-    residence = WeightOffloader([module], CPU, torch.device("meta"))
-    residence.send_away(lambda: False)
-    assert residence.at_home
+    offloader = WeightOffloader([module], CPU, torch.device("meta"))
+    offloader.offload(lambda: False)
+    assert offloader.at_home
     assert module.weight.device == CPU
-    residence.send_away(lambda: True)
-    assert not residence.at_home
+    offloader.offload(lambda: True)
+    assert not offloader.at_home
     assert module.weight.device == torch.device("meta")
 
 
 def test_weights_that_are_brought_back_are_what_they_were():
     module = nn.Linear(2, 2)
     before = module.weight.clone()
-    residence = WeightOffloader([module], CPU, CPU)
-    residence.bring()
-    residence.send_away(lambda: True)
-    residence.bring()
-    assert residence.at_home
+    offloader = WeightOffloader([module], CPU, CPU)
+    offloader.load()
+    offloader.offload(lambda: True)
+    offloader.load()
+    assert offloader.at_home
     assert torch.equal(module.weight, before)

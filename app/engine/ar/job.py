@@ -163,7 +163,7 @@ class ArJob:
         final = utterance.final
         final -= final % self._block_frames
         if final > count.emitted:
-            codes = utterance.ar(count.emitted, final)
+            codes = utterance.ar_codes(count.emitted, final)
             count.emitted = final
             if self._streams:
                 count.ready = count.ended + final
@@ -179,7 +179,7 @@ class ArJob:
         """Count an utterance that has ended; return what is told of it."""
         assert utterance.finish_reason is not None
         if self._inputs is not None:  # else a pause, which has no frames
-            codes = utterance.ar()
+            codes = utterance.ar_codes()
             self._specs.end(self._inputs, codes)
             self._count.end(len(codes), self.plan.utterances[self._number].rate)
         # The job ends, too, if this was its last utterance or the limit is reached.
@@ -188,7 +188,7 @@ class ArJob:
         self.over = last or cut
         done = UtteranceDone(
             utterance.finish_reason,
-            utterance.ar(self._count.emitted),
+            utterance.ar_codes(self._count.emitted),
             self._ar_s,
             last=self.over,
             cut=cut,

@@ -59,7 +59,7 @@ class MaskedUtterance(ArUtterance):
         """How many of the first frames cannot change any more: none before the last pass."""
         return 0 if self.finish_reason is None else self._length
 
-    def ar(self, start: int = 0, end: int | None = None) -> Tensor:
+    def ar_codes(self, start: int = 0, end: int | None = None) -> Tensor:
         """Return all frames; see `ArUtterance`."""
         return self._codes[start:end].cpu()
 

@@ -86,7 +86,7 @@ class ArSequence(ArUtterance):
             return len(self.codes)
         return self.backtracker.final
 
-    def ar(self, start: int = 0, end: int | None = None) -> Tensor:
+    def ar_codes(self, start: int = 0, end: int | None = None) -> Tensor:
         """Return the frames so far; see `ArUtterance`."""
         return torch.tensor(self.codes[start:end], dtype=torch.int64)
 

@@ -43,9 +43,9 @@ class ArSequenceGroup(ArUtterance, ABC):
         """How many of the first frames cannot change: none before the end."""
         return 0 if self.finish_reason is None else len(self)
 
-    def ar(self, start: int = 0, end: int | None = None) -> Tensor:
+    def ar_codes(self, start: int = 0, end: int | None = None) -> Tensor:
         """Return the frames of the first; see `ArSequence`."""
-        return self.sequences[0].ar(start, end)
+        return self.sequences[0].ar_codes(start, end)
 
     def read(
         self,

@@ -34,7 +34,7 @@ class ArUtterance:
     spoken: int | None = None
     memory: SamplerMemory | None = None
 
-    def ar(self, start: int = 0, end: int | None = None) -> Tensor:
+    def ar_codes(self, start: int = 0, end: int | None = None) -> Tensor:
         """Return ``[n]`` int64: the frames so far, or a slice of them, on the host."""
         raise NotImplementedError
 
@@ -58,6 +58,6 @@ class KnownUtterance(ArUtterance):
             self.backtracks = kept.backtracks
             self.memory = kept.memory
 
-    def ar(self, start: int = 0, end: int | None = None) -> Tensor:
+    def ar_codes(self, start: int = 0, end: int | None = None) -> Tensor:
         """Return the frames; see `ArUtterance`."""
         return self._codes[start:end]

@@ -30,13 +30,13 @@ class AudioMaker:
         speech: SpeechModel,
         decoder: NarStage | AudioProcess,
         device: torch.device,
-        residence: WeightOffloader,
+        offloader: WeightOffloader,
         capturers: Capturers,
     ) -> None:
         self._speech = speech
         self.decoder = decoder
         self._device = device
-        self._residence = residence
+        self._offloader = offloader
         self._capturers = capturers
 
     def sound_context(self) -> AbstractContextManager[None]:
@@ -54,7 +54,7 @@ class AudioMaker:
 
     def replay(self, result: SpeechResult, playback: Playback) -> Iterator[AudioChunk]:
         """Yield the audio of a speech once more, from its codes: the same samples."""
-        self._residence.bring()
+        self._offloader.load()
         rate_hz = self._speech.codec.config.sample_rate_hz
         return replayed(result, self.decoder, playback, rate_hz)
 

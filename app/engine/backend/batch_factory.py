@@ -33,13 +33,13 @@ class BatchFactory:
         silent: tuple[int, ...],
         prefixes: PrefixCache,
         memory: Memory | None,
-        residence: WeightOffloader,
+        offloader: WeightOffloader,
     ) -> None:
         self._speech = speech
         self._make_job = partial(ArJob, speech, front_end, silent)
         self._prefixes = prefixes
         self._memory = memory
-        self._residence = residence
+        self._offloader = offloader
         self._capturers: Capturers | None = None
         self._before_capture: Callable[[], None] = lambda: None
         self.silent = silent
@@ -55,7 +55,7 @@ class BatchFactory:
 
         The weights are brought back first: a captured step reads them where they lie now.
         """
-        self._residence.bring()
+        self._offloader.load()
         if self._capturers is None:
             batch = self.called_batch(slots)
         else:

@@ -1,4 +1,4 @@
-"""What records the functions of a loaded model on a GPU, and which could not be captured."""
+"""What captures the functions of a loaded model on a GPU, and which could not be captured."""
 
 import torch
 
@@ -16,7 +16,7 @@ class Capturers:
         self._by_stage: dict[str, GraphCapturer] = {}
 
     def renew(self, stage: str, *, priority: int = HIGH_PRIORITY) -> Capture:
-        """Return what records a stage from now on, on a CUDA stream of some priority."""
+        """Return what captures a stage from now on, on a CUDA stream of some priority."""
         capturer = self._by_stage[stage] = GraphCapturer(self._device, priority=priority)
         return capturer.capture
 

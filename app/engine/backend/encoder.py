@@ -25,12 +25,12 @@ class AudioEncoder:
         self,
         speech: SpeechModel,
         device: torch.device,
-        residence: WeightOffloader,
+        offloader: WeightOffloader,
         codec_sha256: str,
     ) -> None:
         self._codec = speech.codec
         self._device = device
-        self.residence = residence
+        self.offloader = offloader
         self._reader = RecordingProcess()
         self._voice_stream = new_stream(device)
         self._file_stream = new_stream(device)
@@ -54,7 +54,7 @@ class AudioEncoder:
         """Return the codes ``[T, K]`` of an audio file, as of a voice's; in any one thread."""
         import soxr
 
-        self.residence.bring()
+        self.offloader.load()
         rate_hz = self._codec.config.sample_rate_hz
         samples = soxr.resample(audio.samples, audio.rate_hz, rate_hz)
         device = self._codec.quantizer.codebooks.device

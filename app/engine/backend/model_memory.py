@@ -16,13 +16,13 @@ class ModelMemory:
 
     def __init__(
         self,
-        residence: WeightOffloader,
+        offloader: WeightOffloader,
         prefixes: PrefixCache,
         ar: BatchFactory,
         decoder: NarStage | AudioProcess,
         pool: Memory | None,
     ) -> None:
-        self.residence = residence
+        self.offloader = offloader
         self.pool = pool
         """None on a CPU, where keys and values lie in no common pool."""
         self._prefixes = prefixes
@@ -52,4 +52,4 @@ class ModelMemory:
         self._decoder.clear_cache()
         if self.pool is not None:
             self.pool.forget()
-        self.residence.send_away(is_idle)
+        self.offloader.offload(is_idle)

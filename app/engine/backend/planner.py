@@ -78,7 +78,7 @@ class Planner:
         self._decoder = speech.decoder_name
         self._frame_rate_hz = speech.codec.config.frame_rate_hz
         self._settings = settings
-        self._residence = encoder.residence
+        self._offloader = encoder.offloader
         self._made_by = made_by
         self._presets = catalog.presets
         self._dictionaries = catalog.dictionaries
@@ -138,7 +138,7 @@ class Planner:
         or language is not for this model, the speech would last too long, there is no such preset,
         knobs contradict, or the model cannot honour one.
         """
-        self._residence.bring()
+        self._offloader.load()
         started_s = perf_counter()
         config = self._config
         self._check_length(job.text)

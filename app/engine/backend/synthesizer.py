@@ -117,8 +117,8 @@ class Synthesizer:
         info = model_info(speech, device)
         codec_sha256 = codec_digest(speech.codec)
         modules = [model, speech.codec] + ([speech.vocos] if speech.vocos is not None else [])
-        residence = WeightOffloader(modules, device, torch.device("cpu"))
-        encoder = AudioEncoder(speech, device, residence, codec_sha256)
+        offloader = WeightOffloader(modules, device, torch.device("cpu"))
+        encoder = AudioEncoder(speech, device, offloader, codec_sha256)
         planner = Planner(
             speech,
             settings,
@@ -139,14 +139,14 @@ class Synthesizer:
                 max_bytes=prefix_bytes(model.config, pool.size)[0],
                 new_cache=lambda *size: pool.pool().new_cache(*size),
             )
-            decoder = NarStage(speech, pool.pool, partial(record_chunks, capturers))
+            decoder = NarStage(speech, pool.pool, partial(capture_chunks, capturers))
         silent = known_silence(speech.codec, speech.folder, codec_sha256)
-        ar = BatchFactory(speech, planner.front_end, silent, prefixes, pool, residence)
+        ar = BatchFactory(speech, planner.front_end, silent, prefixes, pool, offloader)
         if isinstance(decoder, NarStage) and pool is not None:
             # What is captured of the sound went with the weights, too.
             ar.capture_with(capturers, before_capture=decoder.allocate)
-        audio = AudioMaker(speech, decoder, device, residence, capturers)
-        memory = ModelMemory(residence, prefixes, ar, decoder, pool)
+        audio = AudioMaker(speech, decoder, device, offloader, capturers)
+        memory = ModelMemory(offloader, prefixes, ar, decoder, pool)
         info = replace(info, fields=planner.schemas())
         checks = SelfCheck(planner, ar, audio, info, speech.folder)
         return cls(speech, planner, encoder, ar, audio, memory, checks, capturers, text_process)
@@ -173,6 +173,6 @@ class Synthesizer:
             self.text_process.close()
 
 
-def record_chunks(capturers: Capturers, speech: SpeechModel, pool: PagePool) -> NarGraphRunner:
+def capture_chunks(capturers: Capturers, speech: SpeechModel, pool: PagePool) -> NarGraphRunner:
     """Return the chunks of sound, captured."""
     return NarGraphRunner(speech, pool, capturers.renew("sound", priority=LOW_PRIORITY))

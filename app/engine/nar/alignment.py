@@ -28,9 +28,9 @@ class UtteranceAlignment:
         self._attention = TextAttention(model, prefix, cache, 0, read, text=text)
         self._path = MonotonicPath(symbols)
 
-    def push(self, ar: Tensor) -> Alignment:
+    def push(self, ar_codes: Tensor) -> Alignment:
         """Align the next frames ``[n]`` int64; n may be 0."""
-        if not len(ar):
+        if not len(ar_codes):
             return Alignment(np.zeros(0, np.int64), np.zeros(0, np.float32))
-        attention, logprobs = self._attention.push(ar.cpu())
+        attention, logprobs = self._attention.push(ar_codes.cpu())
         return Alignment(self._path.push(attention.cpu().numpy()), logprobs.cpu().numpy())

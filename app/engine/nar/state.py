@@ -114,7 +114,7 @@ class NarState:
         guided = is_guided(params, "nar") and sampled > 0
         self.conditions = 1 + guided  # 2 with guidance, else 1
         # ``[n]`` int64, of the frames that have come
-        self.ar = torch.zeros(0, dtype=torch.int64)
+        self.ar_codes = torch.zeros(0, dtype=torch.int64)
         # ``[T, count]`` int64, of the frames that are sampled; on the host if they were sampled
         # elsewhere
         self.codes = torch.zeros(0, self.count, dtype=torch.int64, device=codebooks.device)
@@ -157,13 +157,13 @@ class NarState:
         """Whether all levels are greedy, over all codes and without guidance."""
         return not self.kind.guided and all(one.is_light for one in self.kind.levels)
 
-    def cut(self, ar: Tensor, *, ended: bool) -> list[Window]:
+    def cut(self, ar_codes: Tensor, *, ended: bool) -> list[Window]:
         """Take the next final frames ``[n]`` of level 0; return what can be sampled then, in order.
 
         When the frames have ended, something is returned: of no frames, if nothing is left.
         """
-        self.ar = torch.cat([self.ar, ar])
-        count = len(self.ar)
+        self.ar_codes = torch.cat([self.ar_codes, ar_codes])
+        count = len(self.ar_codes)
         windows = self._windows.up_to(count, ended=ended)
         return windows or [Window(count, count, count, count)] * ended
 
@@ -195,13 +195,13 @@ class NarState:
 
     def given(self, window: Window) -> NDArray[np.int64]:
         """Return the codes ``[n, K]`` of a window's frames that are not sampled, or -1."""
-        ar = self.ar[window.first : window.last]
+        ar_codes = self.ar_codes[window.first : window.last]
         kept = self.inputs.kept
-        given = np.full((len(ar), self._model.config.levels), -1, np.int64)
+        given = np.full((len(ar_codes), self._model.config.levels), -1, np.int64)
         if kept is not None:
             known = kept.codes[window.first : window.last]
             given[: len(known), : known.shape[1]] = known
-        given[:, 0] = ar.numpy()
+        given[:, 0] = ar_codes.numpy()
         return given
 
     def reserve(self, condition: int, count: int) -> tuple[int, int, list[Sequence[int]]]:

@@ -73,7 +73,7 @@ class SpokenSentence:
     """A sentence: model input, level 0 ``[T]``, and codes and samples predicted as a whole."""
 
     inputs: UtteranceSpec
-    ar: Tensor
+    ar_codes: Tensor
     codes: Tensor
     samples: Tensor
 
@@ -87,11 +87,11 @@ def with_full_mask(model: Valle) -> Valle:
 
 @torch.inference_mode()
 def sample(
-    model: Valle, speech: SpeechModel, inputs: UtteranceSpec, ar: Tensor
+    model: Valle, speech: SpeechModel, inputs: UtteranceSpec, ar_codes: Tensor
 ) -> tuple[Tensor, Tensor]:
     """Predict the NAR levels over a level 0; return codes ``[T, K]`` and samples ``[N]``."""
     finer = NarState(model, speech.codec.quantizer.codebooks, inputs, PrefixCache(model))
-    for window in finer.cut(ar, ended=True):
+    for window in finer.cut(ar_codes, ended=True):
         finer.sample(window)
     return finer.codes, speech.codec.decode(finer.codes)
 
@@ -113,9 +113,9 @@ def speak(speech: SpeechModel, full: Valle, sentences: Sequence[str]) -> list[Sp
         utterance = batch.admit(inputs)
         while utterance.finish_reason is None:
             batch.step()
-        if len(ar := utterance.ar()):
-            codes, samples = sample(full, speech, inputs, ar)
-            spoken.append(SpokenSentence(inputs, ar, codes, samples))
+        if len(ar_codes := utterance.ar_codes()):
+            codes, samples = sample(full, speech, inputs, ar_codes)
+            spoken.append(SpokenSentence(inputs, ar_codes, codes, samples))
     return spoken
 
 
@@ -136,7 +136,9 @@ def compare(
     for one in spoken:
         params = one.inputs.params.model_copy(update=dict(zip(knobs, shape, strict=True)))
         fields = {field: getattr(one.inputs, field) for field in one.inputs.__dataclass_fields__}
-        codes, samples = sample(model, speech, UtteranceSpec(**fields | {"params": params}), one.ar)
+        codes, samples = sample(
+            model, speech, UtteranceSpec(**fields | {"params": params}), one.ar_codes
+        )
         frames, *seen_too = shape
         windows = Windows(repeat(frames or len(codes)), *seen_too).up_to(len(codes), ended=True)
         before = len(one.inputs.prefix(model, 1))
@@ -148,7 +150,7 @@ def compare(
         jumps += jumps_at(samples, seams)
         jumps_of_whole += jumps_at(one.samples, seams)
     shares = torch.stack(equal).mean(0)
-    longest_s = fmean(len(one.ar) for one in spoken) / rate_hz
+    longest_s = fmean(len(one.ar_codes) for one in spoken) / rate_hz
     return WindowResult(
         name,
         min(longest_s, (size + lookahead) / rate_hz) if size else longest_s,

@@ -44,6 +44,6 @@ def decode_utterance(model: Valle, codebooks: Tensor, inputs: UtteranceSpec) -> 
         if sampled.error is not None:
             raise sampled.error
     finer = NarState(model, codebooks, inputs, prefixes)
-    for window in finer.cut(sampled.ar(), ended=True):
+    for window in finer.cut(sampled.ar_codes(), ended=True):
         finer.sample(window)
     return Decoded(finer.codes, sampled.finish_reason, sampled.trace)

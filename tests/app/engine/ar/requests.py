@@ -97,7 +97,7 @@ def outcome(group: SequenceOrGroup, columns: Sequence[str] = ()) -> tuple[Any, .
     read = {name: trace[name].tobytes() for name in (columns or trace) if trace}
     memory = None if group.memory is None else group.memory.last_act.tolist()
     return (
-        group.ar().tolist(), group.finish_reason, group.backtracks,
+        group.ar_codes().tolist(), group.finish_reason, group.backtracks,
         [(take.frames, take.finish_reason, take.kept) for take in group.ranked], read, memory,
     )  # fmt: skip
 
@@ -123,7 +123,7 @@ def sampled(batch: ArBatch, inputs: Sequence[UtteranceSpec], seed: int) -> list[
         if leaving and chance.random() < 0.3:
             batch.cancel(leaving.pop(0))
         for group in groups:
-            before, final[group] = final.get(group, []), group.ar(0, group.final).tolist()
+            before, final[group] = final.get(group, []), group.ar_codes(0, group.final).tolist()
             assert final[group][: len(before)] == before
     for group in leaving:
         batch.cancel(group)
@@ -141,7 +141,7 @@ def assert_read_its_own(model: Valle, group: SequenceOrGroup) -> None:
 
     The trace and the backtracks tell together how it came to these codes.
     """
-    codes, trace, back = group.ar().tolist(), group.trace, [*group.backtracks]
+    codes, trace, back = group.ar_codes().tolist(), group.trace, [*group.backtracks]
     assert trace is not None
     sampled = [] if group.inputs.kept is None else ar_codes_of(group.inputs.kept).tolist()
     first, rows = len(sampled), dict[int, int]()  # of each frame the last record: of what is kept

@@ -164,7 +164,7 @@ def test_what_is_stuck_is_rewound_and_what_led_there_is_penalised(
     params = SamplingParams.model_validate(STUBBORN | case.knobs | guided)
     most = 400 if case.reason == "length" else 600
     found = alone(float_model, UtteranceSpec([1, 2], params, 1, 0, most, silent=silent))
-    assert found.ar().tolist() == case.codes
+    assert found.ar_codes().tolist() == case.codes
     assert found.backtracks == tuple(Backtrack(*one) for one in case.taken)
     assert found.finish_reason == case.reason
 
@@ -176,4 +176,4 @@ def test_where_nothing_is_stuck_it_changes_no_code_and_off_looks_at_nothing(
     one = alone(float_model, watched)
     assert one.backtracks == ()
     monkeypatch.setattr("app.engine.ar.model_runner.Backtracker", None)
-    assert torch.equal(alone(float_model, off).ar(), one.ar())
+    assert torch.equal(alone(float_model, off).ar_codes(), one.ar_codes())

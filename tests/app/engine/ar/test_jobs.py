@@ -116,7 +116,7 @@ def test_final_frames_are_handed_on_once_in_whole_blocks_and_none_that_is_rewoun
         handed = [message.codes for message in others if message.kind == "frames"]
         assert len(handed) == len(others)
         assert all(len(frames) == block for frames in handed)
-        assert codes([*others, last]) == sampled.ar().tolist()
+        assert codes([*others, last]) == sampled.ar_codes().tolist()
         blocks, backtracks = blocks + len(others), backtracks + len(sampled.backtracks)
     assert blocks
     assert backtracks
@@ -178,9 +178,9 @@ def test_a_closed_batch_that_is_still_held_holds_no_cache(synthesizer):
 
 def test_a_batch_that_is_begun_while_the_weights_are_away_brings_them_back(synthesizer):
     synthesizer.memory.unload(lambda: True)
-    assert not synthesizer.memory.residence.at_home
+    assert not synthesizer.memory.offloader.at_home
     with closing(synthesizer.ar.batch(2)):
-        assert synthesizer.memory.residence.at_home
+        assert synthesizer.memory.offloader.at_home
 
 
 @pytest.mark.slow

@@ -62,7 +62,7 @@ def passes(sampled: MaskedUtterance) -> list[Tensor]:
     while sampled.finish_reason is None:
         read.append(sampled.step())
         counts.append(len(sampled))
-    assert (counts, counts[-1]) == (sorted(counts), len(sampled.ar()))
+    assert (counts, counts[-1]) == (sorted(counts), len(sampled.ar_codes()))
     return read
 
 
@@ -77,16 +77,16 @@ def test_every_pass_of_the_reference_loop(golden_valle: Path) -> None:
     piece = UtteranceSpec(inputs["phn"], chosen, 0, 0, 500, prompt=prompt, language=inputs["lang"])
     sampled = MaskedUtterance(model, piece)
     assert torch.equal(torch.stack(passes(sampled)), expected["masked_loop_inputs"])
-    assert torch.equal(sampled.ar(), expected["masked_loop_output"])
+    assert torch.equal(sampled.ar_codes(), expected["masked_loop_output"])
     assert predict_length(model, piece.prefix(model, 0)) == meta["len_result"]
 
 
 def test_the_first_pass_reads_masks_alone_and_the_last_leaves_none(model: Valle) -> None:
     sampled, read = sample(model, nar_len_frames=20)
     assert torch.equal(read[0], torch.full((20,), CONFIG.mask_token))
-    known = [int((codes != CONFIG.mask_token).sum()) for codes in (*read, sampled.ar())]
+    known = [int((codes != CONFIG.mask_token).sum()) for codes in (*read, sampled.ar_codes())]
     assert (known, known[-1]) == (sorted(known), 20)
-    assert sampled.ar().max() < CONFIG.codes
+    assert sampled.ar_codes().max() < CONFIG.codes
 
 
 def test_what_was_drawn_stays_where_only_masked_frames_are_scored(model: Valle) -> None:
@@ -98,7 +98,7 @@ def test_what_was_drawn_stays_where_only_masked_frames_are_scored(model: Valle) 
 
 def test_the_same_seed_draws_the_same_and_another_another(model: Valle) -> None:
     hot: dict[str, Any] = {"nar_len_frames": 30, "nar_len_temperature": 1.5}
-    one, again, other = (sample(model, seed=seed, **hot)[0].ar() for seed in (1, 1, 2))
+    one, again, other = (sample(model, seed=seed, **hot)[0].ar_codes() for seed in (1, 1, 2))
     assert torch.equal(one, again)
     assert not torch.equal(one, other)
 
@@ -114,4 +114,4 @@ def test_the_same_seed_draws_the_same_and_another_another(model: Valle) -> None:
 def test_how_long_it_is_and_why_it_ends(model, told, knobs, most, expected, monkeypatch) -> None:
     monkeypatch.setattr("app.engine.ar.masked.predict_length", lambda *_: told)
     sampled, _ = sample(model, max_frames=most, nar_len_steps=2, **knobs)
-    assert (len(sampled.ar()), sampled.finish_reason) == expected
+    assert (len(sampled.ar_codes()), sampled.finish_reason) == expected

@@ -53,7 +53,7 @@ def test_a_hypothesis_does_not_depend_on_how_many_there_are(model: Valle) -> Non
         few, _ = sequences_of(model, traced(best_of=2, **knobs))
         single = alone(model, traced(**knobs))
         assert [one.codes for one in few] == [one.codes for one in sequences[:2]]
-        assert sequences[0].codes == single.ar().tolist()
+        assert sequences[0].codes == single.ar_codes().tolist()
         assert sequences[0].finish_reason == single.finish_reason
 
 
@@ -93,7 +93,7 @@ def test_of_those_that_drew_the_stop_or_say_something_the_one_that_ranks_highest
     assert [(one.frames, one.finish_reason, one.kept) for one in utterance.ranked] == [
         (len(one.codes), one.finish_reason, number == best) for number, one in enumerate(sequences)
     ]
-    assert utterance.ar().tolist() == sequences[best].codes
+    assert utterance.ar_codes().tolist() == sequences[best].codes
 
 
 def attention_of(model: Valle, asked: UtteranceSpec, codes: list[int]) -> np.ndarray:
@@ -151,7 +151,7 @@ def test_a_search_finds_what_the_textbook_finds_also_as_wide_as_everything(tiny:
         ranks = [score / (len(codes) + ends) ** power for score, codes, ends in beams]
         score, codes, ends = beams[int(np.argmax(ranks))]
         found = alone(tiny, one)
-        assert (tuple(found.ar().tolist()), found.finish_reason in STOPPED) == (codes, ends)
+        assert (tuple(found.ar_codes().tolist()), found.finish_reason in STOPPED) == (codes, ends)
         (kept,) = (one.score for one in found.ranked if one.kept)
         assert kept == max(one.score for one in found.ranked) == pytest.approx(max(ranks), abs=1e-4)
         assert found.trace is not None
@@ -183,7 +183,7 @@ def branching(seed: int = 1, max_frames: int = 40, **knobs: Any) -> UtteranceSpe
 def test_where_there_is_no_room_to_branch_it_is_as_without_entropix(model: Valle) -> None:
     found = alone(model, branching(max_frames=20, entropix_branch_frames=30))
     one = branching(max_frames=20, entropix=False)
-    assert torch.equal(found.ar(), alone(model, one).ar())
+    assert torch.equal(found.ar_codes(), alone(model, one).ar_codes())
     assert found.trace is not None
     assert not found.trace["branched"].any()
 

@@ -92,7 +92,7 @@ def test_what_is_no_number_ends_its_utterance_and_no_other_not_even_the_next_the
     fresh = [batch.admit(unending(model, 2)) for _ in range(19)]
     finish(batch)
     assert_as_alone(model, sound, *fresh[:1])
-    assert len({tuple(group.ar().tolist()) for group in fresh}) == 1
+    assert len({tuple(group.ar_codes().tolist()) for group in fresh}) == 1
 
 
 def test_rows_are_taken_at_admission_and_freed_at_once(model) -> None:

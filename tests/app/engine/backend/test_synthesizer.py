@@ -65,7 +65,7 @@ class Scripted(ArUtterance):
     def final(self) -> int:
         return self._count
 
-    def ar(self, start: int = 0, end: int | None = None) -> Tensor:
+    def ar_codes(self, start: int = 0, end: int | None = None) -> Tensor:
         return torch.full((self._count,), self._code)[start:end]
 
     def step(self) -> None:

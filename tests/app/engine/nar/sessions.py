@@ -85,9 +85,9 @@ def codes_in(decoded: Sequence[AudioChunk]) -> Tensor:
     ])
 
 
-def decoded_at_once(stream: UtteranceDecoder, ar: Tensor) -> list[AudioChunk]:
+def decoded_at_once(stream: UtteranceDecoder, ar_codes: Tensor) -> list[AudioChunk]:
     """Feed all frames of an utterance; return what they become."""
-    stream.feed(ar, True)
+    stream.feed(ar_codes, True)
     return list(stream)
 
 
@@ -135,12 +135,12 @@ def together(
                 left.feed(codes_of(99, 20), False)
                 list(left)
                 left.close()
-        for number, (stream, ar, decoded) in [*running.items()]:
+        for number, (stream, ar_codes, decoded) in [*running.items()]:
             if chance.random() < 0.7:  # frames come while chunks wait
                 count = chance.randint(1, 20)
-                stream.feed(ar[:count], len(ar) <= count)
-                running[number] = stream, ar[count:], decoded
-                if len(ar) <= count:
+                stream.feed(ar_codes[:count], len(ar_codes) <= count)
+                running[number] = stream, ar_codes[count:], decoded
+                if len(ar_codes) <= count:
                     others = [other for other, *_ in running.values() if other is not stream]
                     made.append(len(decoder.make_together([stream, *others])))
                     decoded += stream

@@ -155,16 +155,16 @@ def made_both_ways(
     decoders: tuple[NarStage, NarStage],
     tape: Tape,
     own: UtteranceSpec,
-    ar: Tensor,
+    ar_codes: Tensor,
     levels: int | None = None,
 ) -> tuple[int, list[AudioChunk], list[AudioChunk]]:
     """Return how many graphs an utterance takes, and what it becomes in two alike decoders."""
     streams = [one.begin(own, levels) for one in decoders]
     before = tape.replays
-    found, expected = (decoded_at_once(one, ar) for one in streams)
+    found, expected = (decoded_at_once(one, ar_codes) for one in streams)
     replays, sound = tape.replays - before, heard(expected)
     assert torch.equal(codes_in(found), codes_in(expected))
-    assert heard(found).shape == sound.shape == (320 * len(ar),)
+    assert heard(found).shape == sound.shape == (320 * len(ar_codes),)
     assert np.abs(heard(found) - sound).max() <= CLOSE * np.abs(sound).max()
     return replays, found, expected
 

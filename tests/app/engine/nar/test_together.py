@@ -35,7 +35,7 @@ from tests.capture.tape import Tape
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("sorted_as_on_a_gpu")]
 
 CPU, CALLING = torch.device("cpu"), partial(GraphCapturer, warm_ups=0)
-ALL_SIZES = synthesizer.record_chunks  # before a service that is replayed has fewer
+ALL_SIZES = synthesizer.capture_chunks  # before a service that is replayed has fewer
 TEXT = "One, two. [pause:0.3s] Four, five!"
 REQUESTS: list[dict[str, Any]] = [
     {},
@@ -59,7 +59,7 @@ def on_a_gpu(patch: pytest.MonkeyPatch, capturer: Any, *, kept: KvCacheDtype = "
 
     patch.setattr(synthesizer, "memory_of", lambda model, *_: Memory(model, 8 << 20, kept))
     patch.setattr(capturers, "GraphCapturer", lambda device, **_: capturer(device))
-    patch.setattr(synthesizer, "record_chunks", captured)
+    patch.setattr(synthesizer, "capture_chunks", captured)
     patch.setattr(NarStage, "ready", NarStage.warm_up)
 
 
@@ -155,7 +155,7 @@ def test_a_start_makes_at_most_50_recordings(toy: Path, monkeypatch: pytest.Monk
         return function
 
     on_a_gpu(monkeypatch, CALLING)
-    monkeypatch.setattr(synthesizer, "record_chunks", ALL_SIZES)
+    monkeypatch.setattr(synthesizer, "capture_chunks", ALL_SIZES)
     monkeypatch.setattr(GraphCapturer, "capture", capture)
     backend = Synthesizer.load(settings_of(toy, max_text_chars=200, alignment="1.1"))
     backend.audio.prepare_audio()

@@ -33,14 +33,14 @@ GUIDED = {"nar_cfg_strength": 2.5, "nar_cfg_rescale": 0.5}
 def voice(
     decoder: NarStage,
     inputs: UtteranceSpec,
-    ar: Tensor,
+    ar_codes: Tensor,
     pushes: list[int] | int | None = None,
 ) -> tuple[Tensor, list[Samples]]:
     """Feed an utterance in pieces; return the codes and what each piece gave."""
     stream = decoder.begin(inputs)
-    pieces = [ar] if pushes is None else torch.split(ar, pushes)
+    pieces = [ar_codes] if pushes is None else torch.split(ar_codes, pushes)
     made = []
-    for number, frames in enumerate([*pieces, ar[:0]]):
+    for number, frames in enumerate([*pieces, ar_codes[:0]]):
         stream.feed(frames, number == len(pieces))
         made.append(list(stream))
     return codes_in([one for each in made for one in each]), [heard(each) for each in made]
@@ -56,13 +56,15 @@ def windowed(shape: Shape | None) -> dict[str, Any]:
 
 
 @torch.inference_mode()
-def by_hand(speech: SpeechModel, wanted: UtteranceSpec, ar: Tensor, shape: Shape | None) -> Tensor:
+def by_hand(
+    speech: SpeechModel, wanted: UtteranceSpec, ar_codes: Tensor, shape: Shape | None
+) -> Tensor:
     """Sample window after window, or the whole at once, with all frames at hand and no cache."""
-    model, params, total = speech.model, wanted.params, len(ar)
+    model, params, total = speech.model, wanted.params, len(ar_codes)
     size, left, right = shape or (total, 0, 0)
     levels = range(1, 1 + min(params.nar_levels, 7))
     codes = torch.full((total, 1 + len(levels)), -1)
-    codes[:, 0] = ar
+    codes[:, 0] = ar_codes
     for start in range(0, total, size):
         first, end, last = max(0, start - left), start + size, min(start + size + right, total)
         trial = codes.clone()
@@ -95,13 +97,13 @@ def test_codes_and_samples_do_not_depend_on_how_the_frames_come(
 ):
     codec = make_codec(padding, codes=512)
     speech = replace(speech if shape is None else masked(speech, "full"), codec=codec)
-    ar = codes_of(frames, frames)
+    ar_codes = codes_of(frames, frames)
     wanted = utterance(1, SAMPLED | (GUIDED if guided else {}) | windowed(shape))
     decoder = NarStage(speech)
     pushes = np.diff([0, *(cut for cut in np.cumsum(cuts) if cut < frames), frames]).tolist()
-    codes, sounds = voice(decoder, wanted, ar, pushes)
+    codes, sounds = voice(decoder, wanted, ar_codes, pushes)
     assert decoder._prefixes.parts == (0 if shape else 14 if guided else 7)  # which it then keeps
-    expected, whole = voice(decoder, wanted, ar)
+    expected, whole = voice(decoder, wanted, ar_codes)
     assert torch.equal(codes, expected)
     np.testing.assert_array_equal(np.concatenate(sounds), np.concatenate(whole))
     samples = torch.from_numpy(np.concatenate(sounds))
@@ -141,12 +143,12 @@ def test_the_codes_are_those_that_are_drawn_by_hand(speech, case: Case) -> None:
     decoder = NarStage(other)  # whose prefixes are kept for the second
     frames = 50 if case.sampled else FRAMES  # a pass over a window takes long
     for seed, pushes in ((0, None), (1, 33)):
-        ar = codes_of(seed, frames - 2 * seed)
-        codes, sounds = voice(decoder, wanted, ar, pushes)
-        assert torch.equal(codes, by_hand(other, wanted, ar, case.sampled))
+        ar_codes = codes_of(seed, frames - 2 * seed)
+        codes, sounds = voice(decoder, wanted, ar_codes, pushes)
+        assert torch.equal(codes, by_hand(other, wanted, ar_codes, case.sampled))
         if case.sampled is not None:
-            assert not torch.equal(codes, by_hand(other, wanted, ar, None))
-        assert len(np.concatenate(sounds)) == 320 * len(ar)
+            assert not torch.equal(codes, by_hand(other, wanted, ar_codes, None))
+        assert len(np.concatenate(sounds)) == 320 * len(ar_codes)
 
 
 @pytest.mark.parametrize(

@@ -92,8 +92,8 @@ def ar_greedy(model: Valle, prefix: Prefix, steps: int) -> tuple[list[int], Tens
     return ids, torch.cat(rows)
 
 
-def nar_greedy(reference: Reference, model: Valle, ar: Tensor) -> Tensor:
-    codes = ar[:, None]
+def nar_greedy(reference: Reference, model: Valle, ar_codes: Tensor) -> Tensor:
+    codes = ar_codes[:, None]
     for level in range(1, 8):
         sampled = model.nar_logits(reference.prefix(model, level), codes, level).argmax(-1)
         codes = torch.cat([codes, sampled[:, None]], 1)
