@@ -117,6 +117,32 @@ class Trial(NamedTuple):
     numbers: Callable[[Tensor], Tensor] = _as_it_is
 
 
+class RandomInputs:
+    """Random tensors to try kernels with: the same numbers on every device.
+
+    ``dtype`` is that of floats where none is named.
+    """
+
+    def __init__(self, device: torch.device, dtype: torch.dtype = torch.float32) -> None:
+        self._device = device
+        self._dtype = dtype
+        self._chance = torch.Generator().manual_seed(0)
+
+    def normal(self, *shape: int, dtype: torch.dtype | None = None) -> Tensor:
+        """Return floats ``shape``, normally distributed."""
+        floats = torch.randn(shape, generator=self._chance)
+        return floats.to(self._device, dtype or self._dtype)
+
+    def whole(self, high: int, *shape: int) -> Tensor:
+        """Return integers ``shape`` int64 from 0 to below a bound."""
+        return torch.randint(high, shape, generator=self._chance).to(self._device)
+
+    def each_once(self, *shape: int) -> Tensor:
+        """Return the integers below the number of entries ``shape``, int64, in random order."""
+        count = torch.Size(shape).numel()
+        return torch.randperm(count, generator=self._chance).view(shape).to(self._device)
+
+
 def usable(trials: Iterable[Trial]) -> Kernels:
     """Return the kernels that compute on the device of their arguments what references do.
 

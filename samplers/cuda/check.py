@@ -4,9 +4,8 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 import torch
-from torch import Tensor
 
-from gpu.kernels import Arguments, Trial
+from gpu.kernels import Arguments, RandomInputs, Trial
 from samplers.ar.state import HostColumn
 from samplers.cuda import operators
 from samplers.cuda.packing import plain_row
@@ -27,23 +26,17 @@ _PENALISED: Final[tuple[dict[str, Any], ...]] = (
 
 def trial(vocab_size: int, stop_token: int, device: torch.device) -> Trial:
     """Return the kernel with arguments of rows that are guided, and of rows that are penalised."""
-    chance = torch.Generator().manual_seed(0)
-
-    def normal(*shape: int) -> Tensor:
-        return torch.randn(shape, generator=chance).to(device)
-
-    def whole(high: int, *shape: int) -> Tensor:
-        return torch.randint(high, shape, generator=chance).to(device)
+    random = RandomInputs(device)
 
     def inputs() -> Iterator[Arguments]:
-        numbers = whole(_ROWS, _ROWS, len(HostColumn))
+        numbers = random.whole(_ROWS, _ROWS, len(HostColumn))
         numbers[:, HostColumn.LIMIT] = 99
-        numbers[:, HostColumn.KEY] = whole(2**62, _ROWS)
+        numbers[:, HostColumn.KEY] = random.whole(2**62, _ROWS)
         numbers[:, HostColumn.ACTIVE] = 1
-        codes = whole(vocab_size - 1, _ROWS, 100)
+        codes = random.whole(vocab_size - 1, _ROWS, 100)
         lengths = torch.tensor((95, 0, 30)).to(device)
-        logits, avoid = (normal(_ROWS, vocab_size) for _ in range(2))
-        changed = codes, lengths, whole(3, _ROWS) == 0
+        logits, avoid = (random.normal(_ROWS, vocab_size) for _ in range(2))
+        changed = codes, lengths, random.whole(3, _ROWS) == 0
         results = torch.zeros(_ROWS, 3, dtype=torch.float64, device=device)
         for knobs, partners in ((_GUIDED, (1, 2, 0)), (_PENALISED, (0, 1, 2))):
             numbers[:, HostColumn.PARTNER] = torch.tensor(partners)
