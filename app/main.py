@@ -16,8 +16,8 @@ from app.api.health import health_router
 from app.api.history.recent import RecentSpeeches
 from app.api.history.writer import ReportWriter
 from app.api.metrics import metrics_router
+from app.api.middleware.access.keys import Keyring
 from app.api.middleware.gate import GateMiddleware
-from app.api.middleware.keys import Keyring
 from app.api.middleware.limits import Admission
 from app.api.middleware.metrics import HttpMetrics
 from app.api.middleware.rules import METRICS_PATH, GateRules

@@ -21,7 +21,7 @@ MOST_PARAMETERS = 6
 LIMITS = {
     "names": 0,  # class names that are there twice
     "wide": 17,  # functions of more than `MOST_PARAMETERS`
-    "folder": 17,  # files of the largest folder
+    "folder": 15,  # files of the largest folder
 }
 ELSEWHERE = re.compile(
     r"\bissues? #?\d|\bworkplace\b|\ba lent\b|\blent (?:machine|card|GPU)\b"

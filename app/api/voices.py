@@ -22,7 +22,7 @@ from starlette.datastructures import FormData, UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
 
 from app.api.errors import problems_of
-from app.api.middleware.clients import client_of
+from app.api.middleware.access.clients import client_of
 from app.api.ranges import RANGES, ranged
 from app.api.requests import media_type
 from app.api.schemas import NOT_READY, VoiceItem, VoiceList, VoiceSummary, error_responses

@@ -113,7 +113,7 @@ def check_presets(settings: Settings) -> str:
 
 def check_keys(settings: Settings) -> str:
     """Read the API keys."""
-    from app.api.middleware.keys import Keyring
+    from app.api.middleware.access.keys import Keyring
 
     if Keyring.of(settings):
         return "required"

@@ -3,7 +3,7 @@
 from pydantic import BaseModel, Field
 from pydantic_settings import CliApp, CliPositionalArg, CliSubCommand
 
-from app.api.middleware.keys import NAME, hashed, new_key
+from app.api.middleware.access.keys import NAME, hashed, new_key
 
 
 class New(BaseModel):

@@ -35,7 +35,7 @@ class Serve(Settings):
         text_start = text_worker() if self.text_process else None
         sound_start = audio_worker() if self.voice_process and self._on_cpu() else None
         with gc_paused():
-            from app.api.middleware.keys import KeyringError
+            from app.api.middleware.access.keys import KeyringError
             from app.main import create_app, create_engine
             from app.server import serve
             from app.storage.files import UnknownStore

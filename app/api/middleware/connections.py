@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from app.api.middleware.clients import network_of
+from app.api.middleware.access.clients import network_of
 from app.api.middleware.limits import RETRY_S
 from app.engine.admission.quota import share
 from app.engine.errors import Unavailable

@@ -15,15 +15,15 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from app.api.errors import CLIENT_CLOSED, error_response, speech_error_response
+from app.api.middleware.access.clients import client_of
+from app.api.middleware.access.hosts import Hosts, unknown_host
+from app.api.middleware.access.keys import Keyring, sent_key
+from app.api.middleware.access.origins import CrossOriginMiddleware, Origins, foreign_origin
 from app.api.middleware.access_log import LONGEST_PATH, log, log_request
 from app.api.middleware.body import LimitedBody
-from app.api.middleware.clients import client_of
 from app.api.middleware.head import head_refusal
-from app.api.middleware.hosts import Hosts, unknown_host
-from app.api.middleware.keys import Keyring, sent_key
 from app.api.middleware.limits import Admission, shutting_down
 from app.api.middleware.metrics import HttpMetrics
-from app.api.middleware.origins import CrossOriginMiddleware, Origins, foreign_origin
 from app.api.middleware.request_ids import ID_HEADER, identify
 from app.api.middleware.rules import METRICS_PATH, PROBES, GateRules
 from app.api.middleware.send import MonitoredSend

@@ -7,7 +7,7 @@ from uuid import uuid4
 from starlette.datastructures import Headers
 from starlette.types import Scope
 
-from app.api.middleware.clients import address_of
+from app.api.middleware.access.clients import address_of
 from app.logs import REQUEST_ID
 
 ID_HEADER: Final = "x-request-id"

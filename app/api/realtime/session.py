@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar
 from starlette.websockets import WebSocket
 
 from app.api.errors import speech_error_response
-from app.api.middleware.clients import client_of
+from app.api.middleware.access.clients import client_of
 from app.api.realtime.speech import ClientGone, LiveSocket, LiveSpeech, SpeechMessages, received
 from app.api.requests import output_of
 from app.api.schemas import SpeechOptions

@@ -28,7 +28,7 @@ from starlette.types import Receive, Scope, Send
 from app.api.errors import CLIENT_CLOSED, speech_error_detail
 from app.api.history.report import Failure
 from app.api.history.writer import warnings_for
-from app.api.middleware.clients import client_of
+from app.api.middleware.access.clients import client_of
 from app.api.schemas import (
     EVENT_STREAM,
     NDJSON,

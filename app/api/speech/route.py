@@ -25,7 +25,7 @@ from app.api.history.recent import RecentSpeeches
 from app.api.history.report import Failure, SpeechReport
 from app.api.history.writer import TableForm, report_pieces, token_pieces
 from app.api.lenient import utf8
-from app.api.middleware.clients import client_of
+from app.api.middleware.access.clients import client_of
 from app.api.ranges import RANGES, ranged
 from app.api.requests import (
     body_schema,

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import Final
 
-from app.api.middleware.clients import network_of
+from app.api.middleware.access.clients import network_of
 from app.api.middleware.readers import limit_send_buffer
 from app.api.realtime.speech import ClientGone
 from app.api.services import Services

@@ -2,7 +2,7 @@ import re
 
 import pytest
 
-from app.api.middleware.keys import Keyring
+from app.api.middleware.access.keys import Keyring
 from app.cli import main
 from app.settings import Settings
 

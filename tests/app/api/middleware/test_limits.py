@@ -5,7 +5,7 @@ import pytest
 from starlette.requests import HTTPConnection
 
 from app.api.errors import TooManyRequests
-from app.api.middleware.clients import client_of
+from app.api.middleware.access.clients import client_of
 from app.api.middleware.limits import CUTS_A_SECOND, MOST_CUTS, Admission
 from app.engine.errors import EngineNotReady
 

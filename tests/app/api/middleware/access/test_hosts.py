@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from starlette.requests import HTTPConnection
 
-from app.api.middleware.hosts import Hosts
+from app.api.middleware.access.hosts import Hosts
 from app.main import create_app
 from app.settings import Settings
 from tests.app.tools.answers import shape

@@ -5,7 +5,7 @@ from contextlib import nullcontext
 import pytest
 from pydantic import SecretStr
 
-from app.api.middleware.keys import NAME, Keyring, KeyringError, hashed, new_key
+from app.api.middleware.access.keys import NAME, Keyring, KeyringError, hashed, new_key
 from app.settings import Settings
 
 ALICE, BOB = "alice-0123456789", "bob-0123456789abc"

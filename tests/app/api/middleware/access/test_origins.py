@@ -2,7 +2,7 @@ import httpx
 import pytest
 from starlette.requests import HTTPConnection
 
-from app.api.middleware.origins import Origins
+from app.api.middleware.access.origins import Origins
 from app.main import create_app
 from app.settings import Settings
 from tests.app.tools.answers import shape
