@@ -48,8 +48,8 @@ class Valle(nn.Module):
         self.separator = nn.Parameter(torch.zeros(width))
         # Table 0 is the AR's own and holds the stop token; table k + 1 is the NAR's for level k.
         first = nn.Embedding(codes + 1 + config.start_token, width)
-        finer = range(levels - (config.prompt_sums != "all"))
-        response = nn.ModuleList([first, *(nn.Embedding(codes, nar.width) for _ in finer)])
+        later_levels = range(levels - (config.prompt_sums != "all"))
+        response = nn.ModuleList([first, *(nn.Embedding(codes, nar.width) for _ in later_levels)])
         self.response = cast("Sequence[nn.Embedding]", response)
         own_tables = config.max_prompt_frames and not config.shared_tables
         prompt = nn.ModuleList(nn.Embedding(codes, width) for _ in range(levels * bool(own_tables)))

@@ -93,11 +93,11 @@ def pages_of(plan: Plan, config: ModelConfig, frame_rate_hz: float) -> int:
     heard = [PromptedVoice(*one) for one in plan.speakers]
     prompts = [len(one.said) + len(one.prompt) for one in heard if one.prompt is not None]
     prompt = max(prompts, default=0)
-    finer = min(plan.params.nar_levels, config.levels - 1)
-    finer *= 2 if is_guided(plan.params, "nar") else 1
+    nar_rows = min(plan.params.nar_levels, config.levels - 1)
+    nar_rows *= 2 if is_guided(plan.params, "nar") else 1
     if config.nar_mask == "full":  # all is read anew in every pass
-        finer = 0
-    return (plan.rows + finer) * math.ceil((prompt + symbols + 2 + MARKS + frames) / PAGE)
+        nar_rows = 0
+    return (plan.rows + nar_rows) * math.ceil((prompt + symbols + 2 + MARKS + frames) / PAGE)
 
 
 def fits(plan: Plan, running: Iterable[Plan], pool: PagePool) -> bool:

@@ -32,7 +32,7 @@ class DecoderState(dict[nn.Module, Tensor]):
 class StreamTable:
     """The states of many streams: a row each, in memory that stays where it is.
 
-    Reading and writing rows takes a few operators of fixed shapes, so they can be recorded.
+    Reading and writing rows takes a few operators of fixed shapes, so they can be captured.
     ``latent``, any beginning ``[1, T, D]`` of a stream, tells what there is to remember.
     """
 

@@ -326,10 +326,10 @@ def counted_chunk(speech: SpeechModel, frames: int) -> tuple[Counted, Counted]:
     codebooks = torch.zeros(config.levels, config.codes, 128, device=META)
     levels, sound = Counted(), Counted()
     with torch.inference_mode():
-        finer = NarState(model, codebooks, replace(inputs, prompt=prompt), PrefixCache(model))
+        nar = NarState(model, codebooks, replace(inputs, prompt=prompt), PrefixCache(model))
         with _Attention(levels), levels:
-            for work in finer.cut(torch.zeros(frames, dtype=torch.int64), ended=False):
-                finer.sample(work)
+            for work in nar.cut(torch.zeros(frames, dtype=torch.int64), ended=False):
+                nar.sample(work)
         stream = codec.stream()
         with sound:
             stream.push(codes)
@@ -397,10 +397,10 @@ def counted_prefixes(
 def prefix_costs(*, layers: int = 12, width: int = 1024) -> list[TableRow]:
     """Return what the prefixes of an utterance take, launched one by one and captured."""
     speech = meta_speech(layers=layers, width=width)
-    finer = range(1, speech.model.config.levels)
+    nar_levels = range(1, speech.model.config.levels)
     rows: list[TableRow] = []
     for (name, levels), known, captured in product(
-        (("level 0", [0]), ("NAR levels", finer)), (False, True), (False, True)
+        (("level 0", [0]), ("NAR levels", nar_levels)), (False, True), (False, True)
     ):
         launches, found = counted_prefixes(speech, levels, known=known, captured=captured)
         rows.append({

@@ -90,10 +90,10 @@ def sample(
     model: Valle, speech: SpeechModel, inputs: UtteranceSpec, ar_codes: Tensor
 ) -> tuple[Tensor, Tensor]:
     """Predict the NAR levels over a level 0; return codes ``[T, K]`` and samples ``[N]``."""
-    finer = NarState(model, speech.codec.quantizer.codebooks, inputs, PrefixCache(model))
-    for window in finer.cut(ar_codes, ended=True):
-        finer.sample(window)
-    return finer.codes, speech.codec.decode(finer.codes)
+    nar = NarState(model, speech.codec.quantizer.codebooks, inputs, PrefixCache(model))
+    for window in nar.cut(ar_codes, ended=True):
+        nar.sample(window)
+    return nar.codes, speech.codec.decode(nar.codes)
 
 
 def speak(speech: SpeechModel, full: Valle, sentences: Sequence[str]) -> list[SpokenSentence]:

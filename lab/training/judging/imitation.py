@@ -323,11 +323,11 @@ def _systems(
                 (codec.pass_through(one).samples, None) for one, _ in true_speech(name, way)
             ],
         )
-        finer = TrueAr(folder)
+        true_ar = TrueAr(folder)
         yield (
             "true level 0, NAR levels of the model",
             lambda name, way: [
-                (finer.speak_as(f"{name}-{way}", one, judges.hear(one)), None)
+                (true_ar.speak_as(f"{name}-{way}", one, judges.hear(one)), None)
                 for one in subjects[name].others
             ],
         )

@@ -43,7 +43,7 @@ def decode_utterance(model: Valle, codebooks: Tensor, inputs: UtteranceSpec) -> 
         step()
         if sampled.error is not None:
             raise sampled.error
-    finer = NarState(model, codebooks, inputs, prefixes)
-    for window in finer.cut(sampled.ar_codes(), ended=True):
-        finer.sample(window)
-    return Decoded(finer.codes, sampled.finish_reason, sampled.trace)
+    nar = NarState(model, codebooks, inputs, prefixes)
+    for window in nar.cut(sampled.ar_codes(), ended=True):
+        nar.sample(window)
+    return Decoded(nar.codes, sampled.finish_reason, sampled.trace)

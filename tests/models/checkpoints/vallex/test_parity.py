@@ -123,9 +123,9 @@ def test_int8_costs_less_than_a_hundredth_of_a_nat(golden_vallex: Path, tmp_path
             for one in (reference.model, model)
         )
         ar.append(moved_nats(sampled, also_sampled, codes[:, 0]))
-        finer, also_nar = (
+        nar, also_nar = (
             one.nar_logits(case.prefix(one, 7), codes, 7) for one in (reference.model, model)
         )
-        level_7.append(moved_nats(finer, also_nar, codes[:, 7]))
+        level_7.append(moved_nats(nar, also_nar, codes[:, 7]))
     for moved in (ar, level_7):
         assert abs(torch.cat(moved).mean()) < MOST_NATS
