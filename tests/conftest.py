@@ -39,13 +39,9 @@ WORKER_BYTES = 3 * 1024**3
 
 
 def pytest_xdist_auto_num_workers() -> int:
-    """Return how many processes the tests are run in, where memory allows.
-
-    It is one more than there are cores: a quarter of their time tests wait, for a child process, a
-    socket or a browser.
-    """
+    """Return how many processes the tests are run in: one a core, where memory allows."""
     cores = len(os.sched_getaffinity(0))
-    return max(1, min(cores + 1, int(psutil.virtual_memory().available) // WORKER_BYTES))
+    return max(1, min(cores, int(psutil.virtual_memory().available) // WORKER_BYTES))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
