@@ -91,6 +91,8 @@ def cuts(line: str, joined: Container[int], lengths: Sequence[float]) -> list[Cu
     part may have. A word that has more is a part of its own. ``joined`` are indices of spaces
     within what was written as one word.
     """
+    if lengths[len(line)] <= 1:
+        return []  # one part, which no cut makes cheaper
     tokens = [match.span() for match in _TOKEN.finditer(line)]
     places = _places(line, tokens, joined)
     best: list[tuple[float, int]] = [(0.0, 0)]
