@@ -305,8 +305,8 @@ class Settings(BaseSettings):
     )
     metrics: Literal["key", "open", "off"] = Field(
         "key",
-        description="Who may read GET /metrics: clients with a key, if there are keys; everybody;"
-        " nobody.",
+        description="Who may read GET /metrics: clients with a key, if there are keys (key);"
+        " everybody (open); nobody (off).",
     )
     drain_timeout_s: float = Field(
         30.0, ge=0, allow_inf_nan=False, description="Seconds for running requests at shutdown."
