@@ -132,7 +132,7 @@ def _sources(routes: Iterable[BaseRoute]) -> dict[str, Any]:
         for route in routes
         if isinstance(route, APIRoute) and _reads_json(route)
     }
-    schemas = {"SamplingParams": SamplingParams.model_json_schema()}
+    schemas = {kind.__name__: kind.model_json_schema() for kind in (SamplingParams, SpeechRequest)}
     return {"paths": paths, "components": {"schemas": schemas}}
 
 

@@ -425,6 +425,12 @@ class VoiceList(BaseModel):
     voices: list[VoiceItem]
 
 
+class VoiceNames(BaseModel):
+    """The names of all voices of the caller."""
+
+    voices: list[str]
+
+
 class ModelItem(BaseModel):
     """A model that `model` may name."""
 

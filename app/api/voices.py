@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Annotated, Any, Final, Literal, TypeVar
 
-from fastapi import APIRouter, HTTPException, Path, Request, Response
+from fastapi import APIRouter, HTTPException, Path, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from pydantic import (
     BaseModel,
@@ -25,7 +25,14 @@ from app.api.errors import problems_of
 from app.api.middleware.access.clients import client_of
 from app.api.ranges import RANGES, ranged
 from app.api.requests import media_type
-from app.api.schemas import NOT_READY, VoiceItem, VoiceList, VoiceSummary, error_responses
+from app.api.schemas import (
+    NOT_READY,
+    VoiceItem,
+    VoiceList,
+    VoiceNames,
+    VoiceSummary,
+    error_responses,
+)
 from app.api.services import EngineDep, services_of
 from app.engine.engine import SpeechEngine
 from app.engine.errors import EngineBusy, InvalidRequest
@@ -275,7 +282,14 @@ async def add_voice(
 
 
 @voices_router.get("/v1/audio/voices", responses=NOT_READY)
-async def list_voices(request: Request, engine: EngineDep) -> VoiceList:
+async def list_voices(
+    request: Request,
+    engine: EngineDep,
+    legacy: Annotated[
+        Literal["true", "false"],
+        Query(description="`true`: names alone, as older clients of Kokoro-FastAPI read them."),
+    ] = "false",
+) -> VoiceList | VoiceNames:
     """List the voices: built-in, uploaded for everybody or with this key, and OpenAI's names."""
     owner = request.state.owner
     default = engine.voices.default
@@ -290,6 +304,8 @@ async def list_voices(request: Request, engine: EngineDep) -> VoiceList:
         )
         for name, voice in named.items()
     ]
+    if legacy == "true":
+        return VoiceNames(voices=[item.id for item in items])
     return VoiceList(voices=[*items, *map(_damaged, damaged)])
 
 

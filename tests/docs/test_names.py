@@ -18,18 +18,8 @@ PAGES = [
     *sorted((ROOT / "docs").glob("**/*.md")),
     *sorted((ROOT / "weights").glob("**/*.md")),
 ]
-CODE = (
-    "app",
-    "gpu",
-    "models",
-    "samplers",
-    "valle_serve",
-    "cluster",
-    "tools",
-    "training",
-    "benchmarks",
-)
-ROOTS = (*CODE, "scripts", "tests", "deploy", "docs", "examples", "weights")
+CODE = ("app", "deploy", "gpu", "lab", "models", "samplers", "valle_serve")
+ROOTS = (*CODE, "scripts", "tests", "docs", "examples", "weights")
 PLACEHOLDER = "NAME"
 LOGGER = "app.api.gate.access_log"  # of a line of the log; no module
 _SPAN = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")

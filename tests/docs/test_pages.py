@@ -1,5 +1,6 @@
-"""What the pages name exists: links, folders, packages, commands."""
+"""What the pages name exists: links, folders, packages, commands, phonemes."""
 
+import json
 import re
 from pathlib import Path
 
@@ -35,6 +36,14 @@ def test_links_lead_somewhere(page: Path) -> None:
         assert file.exists(), target
         if anchor and file.suffix == ".md" and page.name != "CHANGELOG.md":
             assert anchor in _anchors(file), target
+
+
+def test_phonemes_that_pages_write_are_known_to_the_builtin_voice() -> None:
+    symbols = {*json.loads((ROOT / "weights" / "lm.json").read_text("utf-8"))["phonemes"], " "}
+    text = "".join(page.read_text("utf-8") for page in PAGES)
+    written = set(re.findall(r"\[\[([^\[\]\d]+)\]\]", text))
+    assert written
+    assert {word for word in written if not symbols.issuperset(word)} == set()
 
 
 def test_every_page_of_docs_is_linked_from_their_list() -> None:

@@ -208,7 +208,7 @@ async def _spoken(wanted: SpeechRequest, answer: Answer) -> Response:
 
 @speech_router.get(
     "/v1/audio/speech/{id}",
-    response_model=SpeechReport,
+    response_model=SpeechReport | SpeechRequest,
     responses=error_responses(_404="No speech of that id is stored.")
     | {200: {"content": {media_type: {} for media_type in TABLES.values()}}},
 )

@@ -14,7 +14,7 @@ SEED_MAX = 2**63 - 1
 KNOBS = [
     ("paths", path, "post", "requestBody", "content", "application/json", "schema")
     for path in ("/tts", "/v1/audio/speech")
-] + [("components", "schemas", "SamplingParams")]
+] + [("components", "schemas", name) for name in ("SamplingParams", "SpeechRequest")]
 
 
 @pytest.fixture(scope="module")
@@ -105,6 +105,9 @@ def test_operations_have_the_names_that_clients_were_made_with(document) -> None
         "post /v1/text-to-speech/{voice_id}/with-timestamps": "elevenlabs_timestamps",
         "post /v1/text-to-speech/{voice_id}/stream/with-timestamps": "elevenlabs_stream_timestamps",
         "post /dev/captioned_speech": "captioned_speech",
+        "post /dev/dialogue": "dialogue",
+        "post /dev/generate_from_phonemes": "speak_phonemes",
+        "post /dev/phonemize": "phonemize",
         "post /v1/audio/phonemes": "read_text",
         "post /tts": "create_tts",
         "get /v1/audio/speech/{id}": "get_speech",
@@ -124,3 +127,10 @@ def test_operations_have_the_names_that_clients_were_made_with(document) -> None
     assert found | named == found
     assert len(set(found.values())) == len(found)
     assert all(name.isidentifier() and "__" not in name for name in found.values())
+
+
+def test_a_speech_is_described_as_a_report_or_as_a_request(document) -> None:
+    answer = document["paths"]["/v1/audio/speech/{id}"]["get"]["responses"]["200"]
+    kinds = answer["content"]["application/json"]["schema"]["anyOf"]
+    names = {one["$ref"].rpartition("/")[2] for one in kinds}
+    assert names == {"SpeechReport", "SpeechRequest"}

@@ -30,7 +30,7 @@ SPEECH = "did you mean /v1/audio/speech?"
         ("/healthz", "did you mean /health?"),
         ("/text-to-speech/heart/stream", "did you mean /v1/text-to-speech/heart/stream?"),
         ("/v1/dev/captioned_speech", "did you mean /dev/captioned_speech?"),
-        ("/dev/phonemize", "/v1/audio/phonemes"),
+        ("/v1/audio/dialogue", "turns are spoken at POST /dev/dialogue"),
         ("/v1/audio/transcriptions", "does not transcribe"),
         ("/web/", "the studio is at /"),
     ],

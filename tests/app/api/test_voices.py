@@ -307,6 +307,16 @@ def test_one_voice_is_the_default_aliases_say_whose_they_are_and_all_built_in_on
         assert refusal(client.delete(f"{VOICES}/{one['id']}"))[0] == 403
 
 
+@pytest.mark.parametrize(
+    ("query", "names_alone"), [("", False), ("?legacy=false", False), ("?legacy=true", True)]
+)
+def test_the_list_is_of_names_alone_where_an_older_client_asks(client, query, names_alone) -> None:
+    names = [one["id"] for one in client.get(VOICES).json()["voices"]]
+    listed = client.get(f"{VOICES}{query}").json()["voices"]
+    assert (listed if names_alone else [one["id"] for one in listed]) == names
+    assert refusal(client.get(f"{VOICES}?legacy=1")) == (422, "legacy")
+
+
 def test_only_some_uploads_are_held_in_memory_at_once() -> None:
     assert MAX_UPLOADS * Settings().max_upload_bytes < 1 << 26
 
