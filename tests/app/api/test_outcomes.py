@@ -16,7 +16,7 @@ import pytest
 from app.main import create_app
 from app.settings import Settings
 from tests.app.tools.serving import free_port, served, until
-from tests.app.tools.wires import STREAMED, WHOLE, WIRES, SocketClient, Wire, own_socket
+from tests.app.tools.wires import STREAMED, WIRES, SocketClient, Wire, own_socket
 from tests.fakes import FakeBackend, fake_engine
 
 TEXT = "wait for this speech of one sentence"
@@ -101,7 +101,7 @@ def each(names: dict[str, Wire]) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("wire", cases)
 
 
-@each(WHOLE | STREAMED)  # Ctrl-C of the command line: tests/app/commands/test_speak.py
+@each(WIRES)
 def test_of_a_client_who_leaves_no_further_frame_is_made(wire: Wire) -> None:
     with service() as one:
         with wire(one.client, one.port, TEXT) as client:

@@ -1,7 +1,6 @@
 """A client of each wire that speech is asked for over: it hears, leaves, is told how it went."""
 
 import json
-import signal
 import socket
 import subprocess
 import sys
@@ -207,7 +206,10 @@ class CommandClient:
 
 @contextmanager
 def command_line(server: httpx.Client, _: int, text: str) -> Iterator[CommandClient]:
-    """Ask by `valle-serve speak --url`, which is ended by Ctrl-C."""
+    """Ask by `valle-serve speak --url`, which is terminated.
+
+    Not by SIGINT: a shell has it ignored in what it runs in the background, as these tests in CI.
+    """
     words = ["speak", text, "-o", "-", "--url", str(server.base_url), "--response-format", "pcm"]
     with subprocess.Popen(
         [sys.executable, "-m", "app", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE
@@ -216,7 +218,7 @@ def command_line(server: httpx.Client, _: int, text: str) -> Iterator[CommandCli
             yield CommandClient(process)
         finally:
             if process.poll() is None:
-                process.send_signal(signal.SIGINT)
+                process.terminate()
 
 
 _ELEVENLABS = "/v1/text-to-speech/default"
