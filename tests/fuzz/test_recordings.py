@@ -96,10 +96,11 @@ def changed(file: bytes, chance: random.Random) -> bytes:
 @pytest.mark.slow
 @pytest.mark.timeout(max(300, CASES // 5))
 def test_a_changed_recording_is_read_or_refused_and_the_next_is_read() -> None:
-    """Any other exception, and a process that ends without need, fails the test."""
+    """Any other exception fails the test, and so does a process that ends but for its limits."""
     chance = random.Random(SEED)
     files = {name: make() for name, make in FILES.items()}
     results = Counter[str]()
+    crashes = list[bytes]()
     longest_s = 0.0
     most_bytes = 0
     with closing(RecordingProcess()) as process:
@@ -116,15 +117,17 @@ def test_a_changed_recording_is_read_or_refused_and_the_next_is_read() -> None:
             try:
                 process.read(content)
                 results[f"{name} read"] += 1
-            except InvalidRequest:
+            except InvalidRequest as error:
                 results[f"{name} refused"] += 1
+                results["too large or slow"] += "it takes more than" in str(error)
+                results["too large or slow"] += "it takes too much memory" in str(error)
+                if "ends the process" in str(error):
+                    crashes.append(content)
             longest_s = max(longest_s, time.monotonic() - began_s)
             if process.worker.pid == first_pid:
                 most_bytes = max(most_bytes, psutil.Process(first_pid).memory_info().rss - before)
         assert process.read(GOOD).audio_s > 1
-        lost = process.worker.pid != first_pid
-    assert results.total() == CASES
-    assert not lost, f"seed {SEED}: a changed file ended the process that read it"
+    assert not crashes, f"seed {SEED}: {crashes[0][:200]!r}... ended the process that read it"
     assert any(results[f"{name} read"] for name in files)
     assert all(results[f"{name} refused"] for name in files)
     rows = [f"{name}: {count}" for name, count in sorted(results.items())]
