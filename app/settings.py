@@ -129,6 +129,13 @@ class Settings(BaseSettings):
         description="Keys and values on a GPU: auto holds them as the weights, int8 in half the"
         " memory with a scale for each head of a position. A CPU with int8 weights always does.",
     )
+    gpu_memory_utilization: float = Field(
+        1.0,
+        gt=0,
+        le=1,
+        description="Share of a GPU's whole memory that this process may take. Several processes on"
+        " one GPU need one each; 1: whatever is free.",
+    )
     max_text_chars: int = Field(4096, ge=10, description="Limit of a request's text in characters.")
     max_audio_s: float = Field(
         1800.0,

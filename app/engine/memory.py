@@ -9,6 +9,7 @@ import torch
 
 from app.engine.interface import Plan, PromptedVoice
 from app.engine.job import USUAL_PHONEME_S
+from models.checkpoints.files import CheckpointError
 from models.config import KvCacheDtype, ModelConfig
 from models.prefix import MARKS
 from models.stack.paged_cache import PAGE, PagePool, page_bytes_of
@@ -25,9 +26,21 @@ AR_SHARE: Final = 0.25
 PREFIX_SHARE: Final = 0.05
 """Of the pool, for prefixes of voices that are kept, to each level the same."""
 
+LEAST_BYTES: Final = 256 << 20
+"""That a device must have beside the weights: with less not even one stream is made."""
+
 MARGIN: Final = 1.25
 """Speech that lasts so much longer than expected still fits; what lasts longer than all margins
 together fails alone."""
+
+
+def usable_bytes(free_bytes: int, whole_bytes: int, taken_bytes: int, utilization: float) -> int:
+    """Return the bytes that a process may still take of a device.
+
+    ``free_bytes`` are free for everybody, and ``taken_bytes`` are what the process has of
+    ``whole_bytes``, of which it may have ``utilization``.
+    """
+    return max(0, min(free_bytes, int(utilization * whole_bytes) - taken_bytes))
 
 
 def pool_bytes(config: ModelConfig, free_bytes: int) -> int:
@@ -73,15 +86,28 @@ class Memory:
             self.held = None
 
 
-def memory_of(model: Valle, device: torch.device, dtype: KvCacheDtype) -> Memory | None:
+def memory_of(
+    model: Valle, device: torch.device, dtype: KvCacheDtype, utilization: float
+) -> Memory | None:
     """Return the memory of a model that has just been loaded; None on a CPU, where there is none.
 
-    How large the pool will be depends on what is free on the device now.
+    How large the pool will be depends on what is free on the device now, and on ``utilization``:
+    see `usable_bytes`.
+
+    Raises CheckpointError if nothing is left beside the weights.
     """
     if device.type != "cuda":
         return None
-    free_bytes, _ = torch.cuda.mem_get_info(device)
-    return Memory(model, pool_bytes(model.config, free_bytes), dtype)
+    free_bytes, whole_bytes = torch.cuda.mem_get_info(device)
+    taken_bytes = torch.cuda.memory_reserved(device)
+    left_bytes = usable_bytes(free_bytes, whole_bytes, taken_bytes, utilization)
+    if left_bytes < LEAST_BYTES:
+        raise CheckpointError(
+            f"the model takes {taken_bytes / 1e9:.1f} GB of the GPU's {whole_bytes / 1e9:.1f}, and"
+            f" {left_bytes / 1e9:.1f} are left for speech; free some, or raise"
+            f" TTS_GPU_MEMORY_UTILIZATION={utilization:g}"
+        )
+    return Memory(model, pool_bytes(model.config, left_bytes), dtype)
 
 
 def pages_of(plan: Plan, config: ModelConfig, frame_rate_hz: float) -> int:

@@ -21,7 +21,7 @@ from tests.app.tools.live_client import live
 from tests.app.tools.process import Served, process
 from tests.app.tools.serving import free_port, served, until
 from tests.conftest import ROOT
-from tests.deploy.container_files import compose
+from tests.deploy.container_files import compose, last
 from tests.fakes import FakeBackend, fake_engine
 
 WAITING = "wait for it"
@@ -51,6 +51,31 @@ def test_each_replica_has_a_card_of_its_own_and_a_place_in_the_balancer() -> Non
     ]
     asked = set(re.findall(r"\$\{(\w+)\}", CONFIG.read_text()))
     assert asked == set(told)
+
+
+def test_replicas_of_one_card_share_its_memory_and_its_daemon_but_no_processor() -> None:
+    files = ("docker-compose.yml", "docker-compose.cards.yml", "docker-compose.shared-card.yml")
+    merged = compose(*files)
+    services = merged["services"]
+    replicas = [services[name] for name in cards() if name.startswith("tts")]
+    daemon = services["mps"]
+    processors = list[str]()
+    for one in (daemon, *replicas):
+        (device,) = one["deploy"]["resources"]["reservations"]["devices"]
+        assert device["device_ids"] == ["0"]
+        mounts = dict(volume.split(":")[:2] for volume in one["volumes"])
+        assert mounts["mps"] == daemon["environment"]["CUDA_MPS_PIPE_DIRECTORY"]
+        assert one["environment"]["CUDA_MPS_PIPE_DIRECTORY"] == mounts["mps"]
+    for one in replicas:
+        assert one["ipc"] == "service:mps"
+        assert one["depends_on"]["mps"]["condition"] == "service_healthy"
+        assert one["environment"]["TTS_STATE"].startswith("redis://redis:")
+        processors += re.sub(r"\$\{\w+:-(.*)\}", r"\1", one["cpuset"]).split(",")
+    assert len(processors) == len(set(processors)) == 2 * len(replicas)
+    shares = [float(one["environment"]["TTS_GPU_MEMORY_UTILIZATION"]) for one in replicas]
+    assert 0.8 <= sum(shares) < 0.95, "CUDA itself takes some"
+    assert daemon["user"] == last("USER"), "a server of MPS has the clients of one user"
+    assert daemon["ipc"] == "shareable"
 
 
 def test_the_balancer_waits_longer_than_the_service() -> None:

@@ -26,6 +26,7 @@ GPU = ("docker-compose.yml",)
 CPU = ("docker-compose.yml", "docker-compose.cpu.yml")
 WATCHED = (*CPU, "docker-compose.observability.yml")
 CARDS = (*GPU, "docker-compose.cards.yml")
+SHARED_CARD = (*CARDS, "docker-compose.shared-card.yml")
 EVERY = pytest.mark.parametrize("files", [GPU, CPU, WATCHED], ids=["gpu", "cpu", "watched"])
 BOTH = pytest.mark.parametrize("files", [GPU, CPU], ids=["gpu", "cpu"])
 
@@ -41,7 +42,9 @@ def _defaults(value: str) -> str:
     return re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", value)
 
 
-@pytest.mark.parametrize("files", [GPU, CPU, WATCHED, CARDS], ids=lambda files: files[-1])
+@pytest.mark.parametrize(
+    "files", [GPU, CPU, WATCHED, CARDS, SHARED_CARD], ids=lambda files: files[-1]
+)
 def test_it_is_valid(files: tuple[str, ...], tmp_path: Path) -> None:
     merged = tmp_path / "compose.json"
     merged.write_text(json.dumps(compose(*files)))
@@ -82,7 +85,7 @@ def test_variables_are_settings(files: tuple[str, ...], monkeypatch: pytest.Monk
 
 def test_no_variable_without_a_default_is_asked_for() -> None:
     """Compose warns of each, at every command."""
-    for file in (*WATCHED, "docker-compose.cards.yml"):
+    for file in (*WATCHED, "docker-compose.cards.yml", "docker-compose.shared-card.yml"):
         inside = re.findall(r"\$(?:\{\w+\}|\w+)", text(file))
         assert not inside, file
 

@@ -45,7 +45,7 @@ FAR: Final = (
     math.nan,
     math.inf,
 )
-WRONG: Final = ("", "x", "1", True, None, [], [0], {}, [[1]])
+WRONG: Final[tuple[object, ...]] = ("", "x", "1", True, None, [], [0], {}, [[1]])
 
 Schema = Mapping[str, Any]
 

@@ -4,6 +4,7 @@ import ctypes
 import os
 import platform
 import re
+import socket
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,7 @@ KERNEL_MODULE: Final = "/proc/driver/nvidia/version"
 """There where the host's kernel has the driver, in its containers too."""
 
 _DRIVER: Final = "libcuda.so.1"
+_MPS_TIMEOUT_S: Final = 1.0
 _LEAST_BYTES: Final = 3 * 10**9
 """Of a GPU: the published model and its codec in bfloat16, CUDA's own, and room for one stream."""
 
@@ -66,10 +68,34 @@ def check_device(settings: Settings) -> str:
             f" {all_bytes / 1e9:.1f} GB free, and {_LEAST_BYTES / 1e9:.0f} are needed; see"
             " nvidia-smi for who has the rest, take a larger MIG instance, or set TTS_DEVICE=cpu"
         )
+    shared = settings.gpu_memory_utilization < 1
+    if shared and not mps_runs():
+        raise CheckWarning(
+            "TTS_GPU_MEMORY_UTILIZATION says that this GPU is shared, and NVIDIA's MPS does not run"
+            f" ({mps_folder()} has no socket): processes take turns on the GPU, and are no faster"
+            " together; start nvidia-cuda-mps-control -d before them (docs/replicas.md)"
+        )
     return (
         f"{device} {torch.cuda.get_device_name(device)}, {free_bytes / 1e9:.0f} GB free,"
         f" driver for CUDA {facts.driver}, torch {torch.__version__}"
+        f"{', MPS runs' if mps_runs() else ''}"
     )
+
+
+def mps_folder() -> Path:
+    """Return where the control daemon of NVIDIA's MPS has its pipes and sockets."""
+    return Path(os.environ.get("CUDA_MPS_PIPE_DIRECTORY") or "/tmp/nvidia-mps")
+
+
+def mps_runs() -> bool:
+    """Return whether a control daemon of MPS listens, to which CUDA would then connect."""
+    place = str(mps_folder() / "control")
+    for kind in (socket.SOCK_SEQPACKET, socket.SOCK_STREAM):  # NVIDIA does not say which
+        with socket.socket(socket.AF_UNIX, kind) as client:
+            client.settimeout(_MPS_TIMEOUT_S)
+            if client.connect_ex(place) == 0:
+                return True
+    return False
 
 
 def problem(facts: CudaFacts) -> str | None:

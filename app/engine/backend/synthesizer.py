@@ -128,7 +128,7 @@ class Synthesizer:
             text_process=text_process,
         )
         capturers = Capturers(device)
-        pool = memory_of(model, device, settings.kv_cache_dtype)
+        pool = memory_of(model, device, settings.kv_cache_dtype, settings.gpu_memory_utilization)
         decoder: NarStage | AudioProcess
         if pool is None:
             prefixes = PrefixCache(model)

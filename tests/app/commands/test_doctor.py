@@ -165,7 +165,7 @@ def test_a_folder_that_runs_no_programs_is_named_as_what_stops_espeak(tmp_path: 
 KERNELS = ("sm_80", "sm_90", "compute_90")
 
 
-class HostColumn(NamedTuple):
+class GpuHost(NamedTuple):
     """What the libraries of a host with an NVIDIA GPU answer; as it is, all is well."""
 
     driver: int | None = 13000
@@ -180,9 +180,9 @@ class HostColumn(NamedTuple):
 
 
 @pytest.fixture
-def host(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> HostColumn:
+def host(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> GpuHost:
     """The libraries answer as those of ``request.param``."""
-    is_here: HostColumn = request.param
+    is_here: GpuHost = request.param
 
     def library(name: str) -> Any:
         if is_here.driver is None:
@@ -205,6 +205,7 @@ def host(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Hos
     monkeypatch.setattr("ctypes.CDLL", library)
     monkeypatch.setattr(device, "KERNEL_MODULE", "/proc" if is_here.on_host else "/nowhere")
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    monkeypatch.setenv("CUDA_MPS_PIPE_DIRECTORY", "/nowhere")
     if is_here.visible is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", is_here.visible)
     return is_here
@@ -213,40 +214,56 @@ def host(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Hos
 @pytest.mark.parametrize(
     ("host", "told"),
     [
-        (HostColumn(), "cuda NVIDIA H100 80GB HBM3, 70 GB free, driver for CUDA 13.0"),
-        (HostColumn(driver=None, gpus=0), "NVIDIA Container Toolkit"),
+        (GpuHost(), "cuda NVIDIA H100 80GB HBM3, 70 GB free, driver for CUDA 13.0"),
+        (GpuHost(driver=None, gpus=0), "NVIDIA Container Toolkit"),
         (
-            HostColumn(driver=None, on_host=False, gpus=0),
+            GpuHost(driver=None, on_host=False, gpus=0),
             "no NVIDIA driver, so no GPU; set TTS_DEVICE=cpu",
         ),
         (
-            HostColumn(driver=11040),
+            GpuHost(driver=11040),
             "supports CUDA 11.4, and torch is built for 12.8; update the driver",
         ),
-        (HostColumn(built_for=None, gpus=0), "torch is built for CPUs; remove .venv and run"),
-        (HostColumn(capability=(8, 6)), "cuda NVIDIA H100 80GB HBM3"),
-        (HostColumn(capability=(12, 0)), "cuda NVIDIA H100 80GB HBM3"),
-        (HostColumn(capability=(7, 5)), "no kernels for this GPU (capability 7.5"),
+        (GpuHost(built_for=None, gpus=0), "torch is built for CPUs; remove .venv and run"),
+        (GpuHost(capability=(8, 6)), "cuda NVIDIA H100 80GB HBM3"),
+        (GpuHost(capability=(12, 0)), "cuda NVIDIA H100 80GB HBM3"),
+        (GpuHost(capability=(7, 5)), "no kernels for this GPU (capability 7.5"),
         (
-            HostColumn(capability=(12, 0), kernels=("sm_90",)),
+            GpuHost(capability=(12, 0), kernels=("sm_90",)),
             "no kernels for this GPU (capability 12.0",
         ),
-        (HostColumn(gpus=0, visible="7"), "CUDA_VISIBLE_DEVICES=7"),
-        (HostColumn(gpus=0), "with an instance below it where MIG is on"),
-        (HostColumn(gpus=0, visible=""), "CUDA_VISIBLE_DEVICES= names no GPU"),
-        (HostColumn(name="NVIDIA H100 MIG 1g.10gb", free_gb=1.2), "MIG 1g.10gb has 1.2 of"),
+        (GpuHost(gpus=0, visible="7"), "CUDA_VISIBLE_DEVICES=7"),
+        (GpuHost(gpus=0), "with an instance below it where MIG is on"),
+        (GpuHost(gpus=0, visible=""), "CUDA_VISIBLE_DEVICES= names no GPU"),
+        (GpuHost(name="NVIDIA H100 MIG 1g.10gb", free_gb=1.2), "MIG 1g.10gb has 1.2 of"),
     ],
     indirect=["host"],
 )
 def test_each_way_in_which_a_gpu_host_is_set_up_wrongly_is_told_with_its_cure(
-    host: HostColumn, told: str
+    host: GpuHost, told: str
 ) -> None:
     try:
         said = device.check_device(Settings(device="cuda"))
     except (CheckWarning, CommandError) as error:
         said = str(error)
-        assert host != HostColumn()
+        assert host != GpuHost()
     assert told in said
+
+
+@pytest.mark.parametrize("host", [GpuHost()], indirect=True)
+@pytest.mark.parametrize("kind", [socket.SOCK_SEQPACKET, socket.SOCK_STREAM])
+def test_a_shared_gpu_without_a_daemon_of_mps_that_listens_is_warned_of(
+    host: GpuHost, kind: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDA_MPS_PIPE_DIRECTORY", str(tmp_path))
+    shared = Settings(device="cuda", gpu_memory_utilization=0.45)
+    with socket.socket(socket.AF_UNIX, kind) as daemon:
+        daemon.bind(str(tmp_path / "control"))  # as one that has died leaves it
+        with pytest.raises(CheckWarning, match="NVIDIA's MPS does not run"):
+            device.check_device(shared)
+        daemon.listen()
+        assert device.check_device(shared).endswith(", MPS runs")
+    assert "MPS" not in device.check_device(Settings(device="cuda"))
 
 
 def test_kernels_that_cannot_run_are_told_in_the_words_of_their_compiler(

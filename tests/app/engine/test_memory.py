@@ -10,7 +10,15 @@ import torch
 from app.engine.backend.synthesizer import Synthesizer
 from app.engine.interface import Plan, PromptedVoice
 from app.engine.job import USUAL_PHONEME_S, SpeechJob
-from app.engine.memory import PREFIX_SHARE, fits, make_pool, pages_of, pool_bytes, prefix_bytes
+from app.engine.memory import (
+    PREFIX_SHARE,
+    fits,
+    make_pool,
+    pages_of,
+    pool_bytes,
+    prefix_bytes,
+    usable_bytes,
+)
 from lab.benchmarks.card.step_cost import META, meta_model
 from lab.benchmarks.model.published import published_config
 from models.stack.paged_cache import PAGE, PagePool
@@ -38,6 +46,23 @@ def test_a_card_of_16_gb_keeps_the_prefixes_of_five_voices_beside_what_is_let_in
     for slots, kept_bytes in zip((1, LEVELS), prefix_bytes(PUBLISHED, size), strict=True):
         assert kept_bytes // (slots * prefix) >= 5
     assert sum(prefix_bytes(PUBLISHED, size)) <= PREFIX_SHARE * size
+
+
+@pytest.mark.parametrize(
+    ("free_gb", "taken_gb", "utilization", "usable_gb"),
+    [
+        (70, 8, 1.0, 70),  # alone
+        (70, 8, 0.5, 32),  # the first of two replicas
+        (32, 8, 0.5, 32),  # the second has as much
+        (20, 8, 0.5, 20),  # somebody else has taken more
+        (70, 8, 0.05, 0),
+    ],
+)
+def test_a_process_may_take_its_share_of_a_device_and_no_more_than_is_free(
+    free_gb: int, taken_gb: int, utilization: float, usable_gb: int
+) -> None:
+    usable = usable_bytes(free_gb * GB, 80 * GB, taken_gb * GB, utilization)
+    assert usable == usable_gb * GB
 
 
 @pytest.fixture(scope="module")
