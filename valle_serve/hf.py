@@ -17,19 +17,15 @@ from torch import Tensor
 from transformers import DynamicCache, GenerationConfig, LogitsProcessor, LogitsProcessorList
 from transformers.utils.generic import ModelOutput
 
-from valle_serve import look_in_lib
-
-look_in_lib()
-
-from models.stack.attention import measure  # noqa: E402
-from samplers.ar.backtracking import Backtracker  # noqa: E402
-from samplers.ar.sampler import ArSampler  # noqa: E402
-from samplers.ar.state import RowInput, SlotTable  # noqa: E402
-from samplers.ar.trace import Trace, columns, entries  # noqa: E402
-from samplers.ar.trace import TraceStep as TraceRecord  # noqa: E402
-from samplers.knobs.features import is_on  # noqa: E402
-from samplers.knobs.params import SamplingParams  # noqa: E402
-from samplers.knobs.resolve import resolve  # noqa: E402
+from models.stack.attention import measure
+from samplers.ar.backtracking import Backtracker
+from samplers.ar.sampler import ArSampler
+from samplers.ar.state import RowInput, SlotTable
+from samplers.ar.trace import Trace, columns, entries
+from samplers.ar.trace import TraceStep as TraceRecord
+from samplers.knobs.features import is_on
+from samplers.knobs.params import SamplingParams
+from samplers.knobs.resolve import resolve
 
 FOLDER: Final = str(Path(__file__).parent)
 """What `generate` takes as `custom_generate`."""

@@ -12,17 +12,13 @@ import numpy as np
 import soundfile
 from numpy.typing import NDArray
 
-from valle_serve import look_in_lib
-
-look_in_lib()
-
-from app.engine.backend.synthesizer import Synthesizer  # noqa: E402
-from app.engine.job import AudioChunk, SpeechJob, SpeechResult  # noqa: E402
-from app.main import catalog_of  # noqa: E402
-from app.settings import Settings  # noqa: E402
-from models.voices.recording import read_recording  # noqa: E402
-from models.voices.voice import VoiceCard  # noqa: E402
-from samplers.knobs.params import SamplingParams  # noqa: E402
+from app.engine.backend.synthesizer import Synthesizer
+from app.engine.job import AudioChunk, SpeechJob, SpeechResult
+from app.main import catalog_of
+from app.settings import Settings
+from models.voices.recording import read_recording
+from models.voices.voice import VoiceCard
+from samplers.knobs.params import SamplingParams
 
 _JOB_FIELDS: Final = ("language", "max_duration_s", "timestamps", "trace", "pronunciations")
 

@@ -19,7 +19,7 @@ class Warm(Settings):
     def cli_cmd(self) -> None:
         """Load the model as `serve` does, speak a few words, and print what was compiled."""
         logging.basicConfig(level=logging.INFO, format="%(message)s")
-        import app.server  # noqa: F401 - so that all that a start imports has its bytecode
+        from app import server  # noqa: F401 - so that all that a start imports has its bytecode
         from app.main import load_synthesizer
         from models.checkpoints.files import CheckpointError
         from models.int8.first_start import compilations
