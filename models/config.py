@@ -28,6 +28,8 @@ LENGTH_TOKENS = 11  # of length prediction: ten digits and the stop token
 def first_problem(error: ValidationError, of: str = "the whole") -> str:
     """Return the first of pydantic's problems, `field: message`; ``of`` stands for no field."""
     problem = error.errors()[0]
+    if problem["type"] == "json_invalid":
+        return f"it is not JSON: {problem['ctx']['error']}"
     field = ".".join(map(str, problem["loc"])) or of
     return f"{field}: {problem['msg'].removeprefix('Value error, ')}"
 

@@ -72,7 +72,10 @@ class ServerOptions(BaseModel):
                 trust_env=False,
             ) as client:
                 yield client
-        except (httpx2.ConnectError, httpx2.InvalidURL, httpx2.UnsupportedProtocol) as error:
+        except httpx2.ConnectError as error:
+            cure = "start one (valle-serve serve), or leave out --url"
+            raise CommandError(f"url: no server answers at {url}: {error}; {cure}") from error
+        except (httpx2.InvalidURL, httpx2.UnsupportedProtocol) as error:
             raise CommandError(f"url: {url}: {error or type(error).__name__}") from error
         except httpx2.TransportError as error:
             raise CommandFailed(f"url: {url}: {error or type(error).__name__}") from error
@@ -143,7 +146,8 @@ async def check(answer: httpx2.Response) -> None:
     await answer.aread()
     try:
         error = answer.json()["error"]
-        message = f"{error['param'] or 'speak'}: {error['message']}"
+        field = f"{error['param'] or 'speak'}: "
+        message = field + error["message"].removeprefix(field)
     except (ValueError, KeyError, TypeError):
         message = f"url: {answer.request.url} answers {answer.status_code}"
     raise (CommandError if answer.status_code < 500 else CommandFailed)(message)

@@ -16,6 +16,7 @@ from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any, NoReturn, get_args
 
+from pydantic import PrivateAttr
 from tqdm import tqdm
 
 from app.audio.formats import FORMAT_ALIASES, AudioFormat
@@ -50,6 +51,9 @@ class Speak(SpeakOptions):
     If interrupted, the same command continues where it stopped.
     """
 
+    _is_kept: bool = PrivateAttr(default=False)
+    """Whether finished sentences are written to the parts."""
+
     def cli_cmd(self) -> None:
         """Generate the speech and print a summary."""
         form = self._format()
@@ -81,7 +85,7 @@ class Speak(SpeakOptions):
         try:
             asyncio.run(speak_until_terminated())
         except (KeyboardInterrupt, asyncio.CancelledError) as interrupt:
-            if self.url is None and self.parts is not None and self.parts.is_dir():
+            if self._is_kept:
                 print_status(
                     f"finished sentences are kept in {self.parts};"
                     " run the same command again to continue"
@@ -120,6 +124,7 @@ class Speak(SpeakOptions):
                 services = app.state.services
                 engine: LongSpeechEngine = services.engine
                 journal = engine.journal = self._journal(engine, services.settings, pieces)
+                self._is_kept = journal is not None
                 engine.pieces = pieces
                 speech = SpeechClient(client, self, document, form)
                 firsts = [*accumulate(map(len, chapters), initial=0)][:-1]

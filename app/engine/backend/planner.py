@@ -217,7 +217,8 @@ class Planner:
         """Do nothing if a text is short enough."""
         if len(text) > self._settings.max_text_chars:
             raise InvalidRequest(
-                f"the text has {len(text)} characters, at most {self._settings.max_text_chars} fit",
+                f"the text has {len(text)} characters, at most {self._settings.max_text_chars} fit;"
+                " `valle-serve speak --file` speaks a longer one",
                 param="input",
             )
 

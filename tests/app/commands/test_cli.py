@@ -258,6 +258,7 @@ def test_every_command_has_help(name, help_of):
 
 
 NOBODY = "http://127.0.0.1:9"
+NO_SERVER = f"url: no server answers at {NOBODY}: "
 
 
 @pytest.mark.parametrize(
@@ -293,10 +294,10 @@ NOBODY = "http://127.0.0.1:9"
         ),
         (["speak", "Hello.", "-o", "-", "--trace"], "trace: the report is written beside a file"),
         (["speak", "Hello.", "-o", "a.wav", "--stream"], "unrecognized arguments: --stream"),
-        (["speak", "Hello.", "-o", "a.wav", "--url", NOBODY], f"url: {NOBODY}: "),
+        (["speak", "Hello.", "-o", "a.wav", "--url", NOBODY], NO_SERVER),
         (["speak", "Hello.", "--play"], "play: no player is installed; install one of pw-play,"),
         (["bench", "--at-once", "0"], "at-once.0: Input should be greater than 0"),
-        (["bench", "--url", NOBODY], f"url: {NOBODY}: "),
+        (["bench", "--url", NOBODY], NO_SERVER),
         (["bench", "--url", "nothing"], "url: nothing: "),
         (["bench", "--url", NOBODY, "--model", "x"], "model: the server has its own"),
         (["bench", "--key", "secret"], "key: only a server takes a key"),

@@ -10,6 +10,8 @@ import pytest
 from fastapi import FastAPI
 from starlette.responses import StreamingResponse
 
+from app.commands.client import check
+from app.commands.errors import CommandError
 from app.server import serve_privately
 
 pytestmark = pytest.mark.anyio
@@ -83,3 +85,11 @@ async def test_a_service_is_reached_whatever_folder_temporary_files_are_in(
     monkeypatch.setattr("tempfile.tempdir", str(far))
     async with answered([], "/whole") as answer:
         assert len(await answer.aread()) == 5 * PART_BYTES
+
+
+@pytest.mark.parametrize("message", ["top_a: there is no such field", "there is no such field"])
+async def test_a_refusal_names_its_field_once(message: str) -> None:
+    request = httpx2.Request("POST", "http://localhost/tts")
+    error = {"error": {"message": message, "param": "top_a", "type": "", "code": ""}}
+    with pytest.raises(CommandError, match=r"^top_a: there is no such field$"):
+        await check(httpx2.Response(422, json=error, request=request))

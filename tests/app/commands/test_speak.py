@@ -303,6 +303,35 @@ def test_sigterm_is_as_ctrl_c_with_a_status_of_its_own(tmp_path: Path, book: Pat
     assert "speech-audio" not in log
 
 
+def catches(process: subprocess.Popen[str], number: int) -> bool:
+    """Return whether a process has a handler of a signal."""
+    status = Path(f"/proc/{process.pid}/status").read_text()
+    return bool(int(status.partition("SigCgt:")[2].split()[0], 16) >> (number - 1) & 1)
+
+
+@pytest.mark.slow
+def test_what_ends_before_a_sentence_is_spoken_says_nothing_of_another_texts_parts(
+    tmp_path: Path, book: Path
+) -> None:
+    out = tmp_path / "a.wav"
+    (tmp_path / "a.wav.parts").mkdir()
+    command = [sys.executable, "-m", "app", "speak", "-f", str(book), "-o", str(out), *MANNER]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=ROOT) as process:
+        until(lambda: catches(process, signal.SIGTERM))
+        process.terminate()  # while the model is loaded
+        _, log = process.communicate(timeout=60)
+    assert (process.returncode, log) == (143, "")
+
+
+def test_a_text_that_is_too_long_for_a_server_is_told_what_speaks_it(
+    tmp_path: Path, toy_server: httpx.Client, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = ["speak", "Hello. " * 600, "-o", str(tmp_path / "a.wav")]
+    assert main([*asked, "--url", str(toy_server.base_url)]) == 2
+    refused = "input: the text has 4200 characters, at most 4096 fit; "
+    assert f"{refused}`valle-serve speak --file` speaks a longer one" in capsys.readouterr().err
+
+
 def test_where_stderr_is_no_terminal_the_progress_is_lines(
     tmp_path: Path,
     book: Path,

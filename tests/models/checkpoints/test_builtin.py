@@ -98,7 +98,7 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
     "an unknown field": (
         lambda f: set_config(f, "lm.json", causal_size=2), "causal_size: Extra inputs",
     ),
-    "no JSON": (lambda f: (f / "codec.json").write_text("{"), "codec.json: the whole: Invalid"),
+    "no JSON": (lambda f: (f / "codec.json").write_text("{"), "codec.json: it is not JSON"),
     "no rate": (lambda f: set_config(f, "codec.json", sample_rate_hz=0), "sample_rate_hz: "),
     "no ratios": (lambda f: set_config(f, "codec.json", ratios=[]), "ratios: "),
     "a ratio of nothing": (lambda f: set_config(f, "codec.json", ratios=[8, 0]), "ratios.1: "),
