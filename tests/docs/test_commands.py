@@ -109,6 +109,7 @@ NOT_HERE = {
     "pip install": "it asks a registry",
     "PYTHONPATH=/tmp/transformers-4.57": "with what pip has fetched",
     "ray start": "half a minute and 600 MB; docs/results/replicas.md has runs",
+    "TTS_GPU_MEMORY_UTILIZATION=": "no card; it is one setting",
     "CPUS_0=": "no Docker engine; tests/deploy/test_balancer.py reads the files",
     "docker ": "no Docker engine; tests/deploy and test_host_pages.py read them",
     "TTS_MODEL=ecker/vall-e ": "it fetches 550 MB; tests/models/checkpoints has a hub",
