@@ -141,6 +141,7 @@ class Resume:
 
     utterances: "tuple[UtteranceResult, ...]"  # those that are kept, the last one as far as it is
     whole: int  # how many of them are kept whole, with their ends
+    lookahead_words: int = 0  # with which they were drawn
 
     @property
     def frames(self) -> int:
@@ -326,6 +327,8 @@ class UtteranceResult(UtteranceInfo):
     takes: tuple[RankedTake, ...] = ()  # all complete sequences, if there were several
     # Of the sampler, if it has one beside the codes and the take was the only one.
     memory: SamplerMemory | None = None
+    # The frames from which on more of its text was known, a word each: `text_lookahead_words`
+    growths: tuple[int, ...] = ()
 
     def at_speed(self, speed: float) -> "UtteranceResult":
         """Return the same with the times at a speed of the playback."""
@@ -348,6 +351,7 @@ class UtteranceResult(UtteranceInfo):
             self,
             codes=self.codes[:frames],
             backtracks=self.backtracks[: last + 1],
+            growths=tuple(frame for frame in self.growths if frame < frames),
             trace=None,
             takes=(),
             words=None,
@@ -418,6 +422,8 @@ class Alignment(NamedTuple):
 
     path: NDArray[np.int64]  # ``[n]``, the index of each frame's phoneme id; the begin mark is 0
     logprobs: NDArray[np.float32]  # ``[n]``, the log-probability of each frame's code in nats
+    # ``[n]``, how often the text had grown that the path is in
+    growths: NDArray[np.int64]
 
 
 @dataclass(slots=True)

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from app.engine.errors import SpeechError
 from app.engine.job import FinishReason, RankedTake, SamplerMemory, TraceColumns
-from app.engine.utterance import UtteranceSpec
+from app.engine.utterance import TextGrowth, UtteranceSpec
 from samplers.ar.backtrack import Backtrack
 
 
@@ -34,6 +34,7 @@ class FramesReady:
 
     kind: ClassVar[Literal["frames"]] = "frames"
     codes: Tensor  # ``[n]`` int64 on the host
+    grown: tuple[TextGrowth, ...] = ()  # of its text, up to the last of the frames
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +45,8 @@ class UtteranceDone:
     finish_reason: FinishReason
     # ``[n]`` int64 on the host: the frames that were not ready before
     codes: Tensor = field(default_factory=_no_codes)
+    grown: tuple[TextGrowth, ...] = ()  # of its text, up to the last of the frames
+    growths: tuple[int, ...] = ()  # the frames of all of them
     ar_s: float = 0.0  # seconds of the steps that it took part in
     last: bool = False  # whether the job ends with it
     cut: bool = False  # whether the job's limit left no room for the utterances after it

@@ -1,11 +1,13 @@
 """What an utterance is sampled from: its inputs, of which every stage makes its prefixes."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Self
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Final, NamedTuple, Self
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from app.engine.job import UtteranceResult
@@ -16,6 +18,8 @@ from models.text.tokenizer import joined
 from models.valle import Valle
 from samplers.knobs.features import is_guided
 from samplers.knobs.params import SamplingParams
+
+_NEVER: Final = 2**31  # more frames than there are
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +33,48 @@ class ContextUtterance:
 def ar_codes_of(spoken: UtteranceResult) -> Tensor:
     """Return the codes of level 0 of a result, ``[T]`` int64."""
     return torch.from_numpy(spoken.codes[:, 0].astype(np.int64))
+
+
+class TextPlaces(NamedTuple):
+    """Where the words of a text are among its symbols."""
+
+    symbols: int  # with the begin and end marks
+    begins: Sequence[int]  # index of the first symbol of each word
+
+    @classmethod
+    def of(cls, begins: Sequence[int], lengths: Sequence[int]) -> Self:
+        """Return those of a text whose words begin at some of its code points.
+
+        ``lengths`` says how many of these each symbol stands for.
+        """
+        ends = np.cumsum(lengths)
+        first = int(lengths[0] == 0)  # behind the mark of the begin
+        found = np.maximum(np.searchsorted(ends - lengths, begins), first)
+        return cls(len(lengths), np.minimum(found, len(lengths) - 1).tolist())
+
+    def moved(self, later: "TextPlaces") -> NDArray[np.int64]:
+        """Return ``[S]``, ascending: where each symbol is in a text of more words.
+
+        Symbols that a word has more of here, and what is behind the last word, are at the end of
+        their word there.
+        """
+        edges = [0, *self.begins, self.symbols]
+        known = [0, *later.begins, later.symbols - 1]
+        targets = np.zeros(self.symbols, np.int64)
+        for word, (begin, end) in enumerate(pairwise(edges)):
+            first = known[word]
+            last = max(first, known[word + 1] - 1)
+            targets[begin:end] = np.minimum(first + np.arange(end - begin), last)
+        return np.maximum.accumulate(targets)
+
+
+@dataclass(frozen=True, slots=True)
+class TextGrowth:
+    """More of an utterance's text, from a frame on."""
+
+    frame: int  # the first that was drawn with it
+    phoneme_ids: Sequence[int]  # with the begin and end marks
+    begins: Sequence[int]  # as in `UtteranceSpec`
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +100,11 @@ class UtteranceSpec:
     # Its first frames, of an earlier take, with the backtracks and the memory of the sampler before
     # the last of them was sampled. None: all are sampled
     kept: UtteranceResult | None = None
+    # With a look-ahead, what is known of the text so far: the index in `phoneme_ids` of the first
+    # symbol of each word. Empty: the text is known from the beginning.
+    begins: Sequence[int] = ()
+    whole: bool = True  # whether no more words follow
+    spare: int = 0  # positions that its text, and the frames for that, may yet grow by
 
     @classmethod
     def known(cls, spoken: UtteranceResult) -> Self:
@@ -66,7 +117,30 @@ class UtteranceSpec:
     def positions(self) -> int:
         """The most positions that one of its sequences may take."""
         prompt = len(self.said) + (0 if self.prompt is None else len(self.prompt))
-        return len(self.phoneme_ids) + prompt + MARKS + self.max_frames
+        return len(self.phoneme_ids) + prompt + MARKS + self.max_frames + self.spare
+
+    @property
+    def due(self) -> int | None:
+        """The symbol at which the alignment has more words come; None if none follow."""
+        if self.whole:
+            return None
+        return self.begins[max(0, len(self.begins) - self.params.text_lookahead_words)]
+
+    @property
+    def row_params(self) -> SamplingParams:
+        """The knobs that level 0 is sampled with: it cannot end before its text is whole."""
+        if self.whole:
+            return self.params
+        return self.params.model_copy(update={"min_frames": _NEVER})
+
+    @property
+    def places(self) -> "TextPlaces":
+        """Where its words are among its symbols."""
+        return TextPlaces(len(self.phoneme_ids), self.begins)
+
+    def grown(self, growth: "TextGrowth") -> Self:
+        """Return what it is from a growth on, for its sound."""
+        return replace(self, phoneme_ids=growth.phoneme_ids, begins=growth.begins)
 
     def prefix(self, model: Valle, level: int) -> Prefix:
         """Return the prefix of a level: language, phonemes and prompt."""
@@ -96,7 +170,7 @@ class UtteranceSpec:
 
     def ar_positions(self, model: Valle) -> int:
         """Return the most positions that level 0 of it takes in one sequence."""
-        return max(map(len, self.ar_prefixes(model))) + self.max_frames
+        return max(map(len, self.ar_prefixes(model))) + self.max_frames + self.spare
 
     def ar_prefix(self, model: Valle) -> Prefix:
         """Return the first of `ar_prefixes`."""

@@ -36,14 +36,20 @@ class TextAttention:
         self._read = read
         self._place = (cache, slot)
         self._head = head.head
+        self._layer = head.layer
         ((hidden, asked),) = read([prefix[cache.lengths[slot] :]], [self._place])
-        keys = cache.keys_of(head.layer, slot)
-        group = model.config.heads // model.config.kv_heads
-        self._keys = keys[head.head // group, text].float()
+        self.read_keys(text)
         # Which predict the next frame
         self._hidden = hidden[-1:].clone()
         self._queries = asked[-1, -1:].clone()
         self._at = prefix.response_start
+
+    def read_keys(self, text: slice) -> None:
+        """Attend from now on to the symbols that the slot has at some positions."""
+        cache, slot = self._place
+        config = self._model.config
+        group = config.heads // config.kv_heads
+        self._keys = cache.keys_of(self._layer, slot)[self._head // group, text].float().clone()
 
     @torch.inference_mode()
     def push(self, codes: Tensor) -> tuple[Tensor, Tensor]:

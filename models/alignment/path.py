@@ -73,6 +73,21 @@ class MonotonicPath:
         """Keep the first frames alone."""
         del self._scores[frames:], self.at[frames:], self.behind[frames:]
 
+    def grow(self, symbols: int, moved: NDArray[np.int64], width: int) -> None:
+        """Go on in a text that has changed behind what was spoken, of so many symbols.
+
+        ``moved`` ``[S]``, ascending, says where each symbol is now; what is new was not reached.
+        ``width`` is W of the attention to come.
+        """
+        begins = np.flatnonzero(np.diff(moved, prepend=-1))
+        for frame, scores in enumerate(self._scores):
+            now = np.full(width, _IMPOSSIBLE, np.float64)
+            now[moved[begins]] = np.maximum.reduceat(scores[: len(moved)], begins)
+            self._scores[frame] = now
+        self.at = [int(moved[at]) for at in self.at]
+        self._given = int(moved[self._given])
+        self._symbols = symbols
+
     def copy(self) -> Self:
         """Return a path that goes on by itself."""
         other = type(self)(self._symbols)

@@ -4,7 +4,7 @@ A quarter of the bytes of float32, in the tile layout of `models.int8.product`, 
 two integer products. Rounding is that of `models.int8.linear`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple, Self
 
 import numpy as np
@@ -16,7 +16,7 @@ from models.config import ModelConfig
 from models.int8.arrays import Floats, Uint8s
 from models.int8.processors import QUAD
 from models.int8.product import COLUMNS, ZERO_POINT
-from models.stack.slot_cache import SlotCache
+from models.stack.slot_cache import Held, SlotCache
 
 BLOCK: Final = 64  # positions; attention weights within one block of values share a scale
 
@@ -76,6 +76,30 @@ class Int8Cache(SlotCache):
         for own, other in zip(self.layers, source.layers, strict=True):
             for target, given in zip(_by_block(own), _by_block(other), strict=True):
                 target[slot, :, blocks] = given[source_slot, :, blocks]
+
+    def lift(self, slot: int, begin: int, end: int) -> Held:
+        """Return a copy of some positions of a slot."""
+        return Held(
+            end - begin,
+            [array[place] for array, place in self._places(slot, begin, end)],
+        )
+
+    def _lay(self, slot: int, begin: int, held: Held) -> None:
+        places = self._places(slot, begin, begin + held.positions)
+        for (array, place), given in zip(places, held.arrays, strict=True):
+            array[place] = given
+
+    def _places(self, slot: int, begin: int, end: int) -> Iterator[tuple[NDArray[Any], Any]]:
+        """Yield each array with the index of some positions; an array is copied by it."""
+        every = slice(None)
+        at = np.arange(begin, end)
+        keys = (slot, every, at // COLUMNS, every, at % COLUMNS)
+        values = (slot, every, at // BLOCK, every, at % BLOCK // QUAD, every, at % QUAD)
+        for layer in self.layers:
+            yield layer.keys, keys
+            yield layer.key_scales, (slot, every, at)
+            yield layer.values, values
+            yield layer.value_scales, (slot, every, at)
 
 
 def _by_block(layer: Int8Layer) -> Sequence[NDArray[Any]]:

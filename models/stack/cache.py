@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from models.config import ModelConfig
-from models.stack.slot_cache import SlotCache
+from models.stack.slot_cache import Held, SlotCache
 
 
 class KVCache(SlotCache):
@@ -86,3 +86,12 @@ class KVCache(SlotCache):
         for own, other in ((self.keys, source.keys), (self.values, source.values)):
             for target, given in zip(own, other, strict=True):
                 target[slot, :, begin:end] = given[source_slot, :, begin:end]
+
+    def lift(self, slot: int, begin: int, end: int) -> Held:
+        """Return a copy of some positions of a slot."""
+        both = (*self.keys, *self.values)
+        return Held(end - begin, [one[slot, :, begin:end].clone() for one in both])
+
+    def _lay(self, slot: int, begin: int, held: Held) -> None:
+        for target, given in zip((*self.keys, *self.values), held.arrays, strict=True):
+            target[slot, :, begin : begin + held.positions] = given

@@ -25,7 +25,7 @@ from gpu.transfers import to_device
 from models.config import ModelConfig
 from models.cuda.kernels.reference import SCALE_BYTES, gather
 from models.cuda.kernels.sharing import PAGE as PAGE
-from models.stack.slot_cache import SlotCache
+from models.stack.slot_cache import Held, SlotCache
 
 
 class OutOfPages(RuntimeError):
@@ -43,6 +43,7 @@ class PagePool:
             scales, as `models.cuda.kernels.reference.store` leaves them.
         values: The same.
         by_page: ``[2 * layers, pages + 1, n]``, the same memory, keys of all layers first.
+        by_position: ``[2 * layers, (pages + 1) * PAGE, n]``, likewise.
         pages: How many pages there are, each of `page_bytes` in all layers.
         padding: The number of one more, which no sequence has: graphs write there what is not
             kept, and nobody reads it.
@@ -55,6 +56,7 @@ class PagePool:
         held = torch.zeros(shape, dtype=dtype, device=device)
         self.keys, self.values = ([*part.unbind()] for part in held)
         self.by_page = held.view(2 * config.layers, pages + 1, -1)
+        self.by_position = held.view(2 * config.layers, (pages + 1) * PAGE, -1)
         self.pages = self.padding = pages
         self.page_bytes = page_bytes_of(config, dtype)
         self._lock = threading.Lock()
@@ -190,6 +192,23 @@ class PagedCache(SlotCache):
         del self._pages[slot][kept:]
         if length % PAGE and self.pool.is_shared(self._pages[slot][-1]):
             self._own_last(slot)  # what is written next is its own
+
+    def lift(self, slot: int, begin: int, end: int) -> Held:
+        """Return a copy of some positions of a slot."""
+        places = self._places(slot, begin, end)
+        return Held(end - begin, [self.pool.by_position.index_select(1, places)])
+
+    def _lay(self, slot: int, begin: int, held: Held) -> None:
+        end = begin + held.positions
+        self.reserve(slot, end)
+        places = self._places(slot, begin, end)
+        self.pool.by_position.index_copy_(1, places, held.arrays[0])
+
+    def _places(self, slot: int, begin: int, end: int) -> Tensor:
+        """Return where some positions of a slot are in the pool, on its device."""
+        at = np.arange(begin, end)
+        pages = np.array(self.pages(slot), np.int64)
+        return to_device(pages[at // PAGE] * PAGE + at % PAGE, self.pool.keys[0].device)
 
     def _copy(self, slot: int, source: Self, source_slot: int, begin: int, end: int) -> None:
         """Have the whole pages in common, and a copy of the last."""

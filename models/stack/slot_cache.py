@@ -7,9 +7,18 @@ the stale rest is overwritten later.
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Protocol, Self
+from dataclasses import dataclass
+from typing import Any, Protocol, Self
 
 from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Held:
+    """Keys and values of some positions of a slot, by themselves."""
+
+    positions: int
+    arrays: Sequence[Any]  # in the form of the cache that they were lifted from
 
 
 class SlotCache(ABC):
@@ -37,6 +46,25 @@ class SlotCache(ABC):
     @abstractmethod
     def _copy(self, slot: int, source: Self, source_slot: int, begin: int, end: int) -> None:
         """Copy at least the positions ``begin`` to ``end`` from another cache's slot."""
+
+    @abstractmethod
+    def lift(self, slot: int, begin: int, end: int) -> Held:
+        """Return a copy of the positions ``begin`` to ``end`` of a slot, in the cache's own form.
+
+        Keys stay rotated by the position ids that they have, wherever they are laid.
+        """
+
+    @abstractmethod
+    def _lay(self, slot: int, begin: int, held: Held) -> None:
+        """Write positions of `lift` from ``begin`` on, for which there is room."""
+
+    def lay(self, slot: int, held: Held) -> None:
+        """Append positions of `lift` to a slot."""
+        begin = self.lengths[slot]
+        self.check_room(slot, held.positions)
+        if held.positions:
+            self._lay(slot, begin, held)
+        self.lengths[slot] = begin + held.positions
 
     def check_room(self, slot: int, count: int) -> None:
         """Raise ValueError unless a slot has room for ``count`` more positions."""

@@ -71,6 +71,7 @@ class FrontEnd:
         strict: bool = False,
         more: bool = False,
         thoughts: bool = False,
+        lookahead: int = 0,
     ) -> Generator[Prepared | None]:
         """Prepare a text: yield None after each piece, and at last the utterances, in order.
 
@@ -78,7 +79,8 @@ class FrontEnd:
         `models.text.ssml`. A piece is some milliseconds of work. ``pronunciations`` are what is
         spoken for words: see `models.text.pronunciations`. A text without a word is refused unless
         it is a part of one with ``more``: then it is one utterance without phonemes. What no voice
-        reads is left out, or refused if ``strict``; ``thoughts`` has `<think>` parts read.
+        reads is left out, or refused if ``strict``; ``thoughts`` has `<think>` parts read. With
+        a ``lookahead``, a number of words, utterances have `versions`.
         """
         reader = self._reader(language)
         symbols = self._tokenizer.symbols
@@ -109,6 +111,7 @@ class FrontEnd:
                     speak=reader.phonemize,
                     max_phonemes=self._max_phonemes,
                     joint="," if reader.closes and "," in symbols else "",
+                    lookahead=lookahead,
                 ):
                     spoken.append(replace(one, voice=stretch.voice, rate=stretch.rate))
                     yield None
@@ -157,7 +160,11 @@ class FrontEnd:
         if not spoken or (marks and not self._last_marks) or len(spoken) >= self._max_phonemes:
             return utterance
         last = next((mark for mark in marks if mark in self._last_marks), ".")
-        return replace(utterance, phonemes=f"{spoken}{last}")
+        closed = f"{spoken}{last}"
+        *versions, whole = utterance.versions or (None,)
+        if whole is not None:
+            versions.append(whole._replace(phonemes=closed))
+        return replace(utterance, phonemes=closed, versions=tuple(versions))
 
 
 def _nothing_to_speak(unread: Sequence[str], language: str) -> str:

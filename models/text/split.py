@@ -13,6 +13,7 @@ from itertools import pairwise
 from typing import Final
 
 from models.text.characters import INLINE
+from models.text.growth import TextVersion, WordByWord, is_cut, places_of_words, versions_of
 from models.text.incremental.enclosure import PARAGRAPH
 from models.text.incremental.phrases import Cut, cuts
 from models.text.incremental.text import pieces
@@ -47,6 +48,8 @@ class Utterance:
     rate: float = 1.0  # its tempo: 1 is the model's own, 2 is twice as fast
     # as they were written, in order
     words: tuple[WrittenWord, ...] = field(default=(), compare=False)
+    # with a look-ahead: what the model is given of it, of more words each, at last of all
+    versions: tuple[TextVersion, ...] = field(default=(), compare=False)
 
 
 def split(
@@ -56,15 +59,20 @@ def split(
     speak: Speak = phonemize,
     max_phonemes: int = 250,
     joint: str = "",
+    lookahead: int = 0,
 ) -> Iterator[Utterance]:
     """Yield normalised words and punctuation as utterances of at most `max_phonemes` symbols.
 
     Parts without letters are dropped. ``joint`` follows the phonemes where a sentence is cut
-    between two words.
+    between two words. With a ``lookahead``, a number of words, a sentence is cut where the words up
+    to there and the next one tell, and utterances have `versions`.
     """
     inline = inline or Inline({})
     for sentence in _sentences(text):
-        for utterance in _fitting(sentence, inline, speak, max_phonemes, joint):
+        parts = _fitting(sentence, inline, speak, max_phonemes, joint)
+        if lookahead:
+            parts = _growing(sentence, inline, speak, max_phonemes, joint, lookahead)
+        for utterance in parts:
             if any(symbol.isalpha() for symbol in utterance.phonemes):
                 yield utterance
 
@@ -99,10 +107,7 @@ def _fitting(
     phonemes = spoken(text)
     # The name of a single letter may exceed a small limit and cannot be cut.
     if phonemes is not None and (len(phonemes) <= most or len(text.text) == 1):
-        words = tuple(
-            WrittenWord(inline.write(one.written), inline.write(one.spoken)) for one in text.words()
-        )
-        yield Utterance(inline.write(text.text), phonemes[:most], words=words)
+        yield _utterance(text, inline, phonemes, most)
         return
     # A long text is cut window by window, so that no step of the work is long. The last part of a
     # window goes on in the next.
@@ -116,6 +121,56 @@ def _fitting(
             phonemes += joint
         yield replace(last, phonemes=phonemes, pause_after_s=None if cut.pauses else 0.0)
     yield from _fitting(text[found[-1].start :].strip(), inline, speak, most, joint)
+
+
+def _utterance(text: Rewritten, inline: Inline, phonemes: str, most: int) -> Utterance:
+    words = tuple(
+        WrittenWord(inline.write(one.written), inline.write(one.spoken)) for one in text.words()
+    )
+    return Utterance(inline.write(text.text), phonemes[:most], words=words)
+
+
+def _growing(
+    text: Rewritten, inline: Inline, speak: Speak, most: int, joint: str, lookahead: int
+) -> Iterator[Utterance]:
+    """Yield a sentence, or its parts, each as it is read word by word."""
+    places = places_of_words(text.text)
+    first = 0
+    while first < len(places):
+        reading = WordByWord(speak, inline)
+        read: list[tuple[str, TextVersion]] = []
+        pauses: bool | None = None
+        for number in range(first, len(places)):
+            begin, end = places[number]
+            reading.add(text.text[begin:end])
+            if len(reading.phonemes) > most - len(joint) and (read or number + 1 < len(places)):
+                break
+            read.append((reading.phonemes, reading.version))
+            if number + 1 == len(places):
+                pauses = True
+                break
+            after = places[number + 1]
+            word, following = text.text[begin:end], text.text[slice(*after)]
+            joined = text.joins(after[0] - 1, after[0])
+            pauses = is_cut(len(reading.phonemes), most, word, following, joined=joined)
+            if pauses is not None:
+                break
+        last = first + max(1, len(read)) - 1
+        part = text[places[first][0] : places[last][1]].strip()
+        first = last + 1
+        if not read:  # a word that is too long by itself
+            yield from _fitting(part, inline, speak, most, joint)
+            continue
+        phonemes, version = read[-1]
+        if not pauses:
+            phonemes += joint
+        versions = [one for _, one in read[:-1]]
+        versions.append(version._replace(phonemes=phonemes))
+        yield replace(
+            _utterance(part, inline, phonemes, most),
+            pause_after_s=None if pauses else 0.0,
+            versions=versions_of(versions, lookahead),
+        )
 
 
 def _window(line: str, most: int) -> int:

@@ -94,6 +94,15 @@ class ArSampler:
             self.avoid(slot, length, avoid)
 
     @torch.inference_mode()
+    def change(self, slot: int, row: RowInput, length: int, avoid: Tensor | None = None) -> None:
+        """Have a row go on as another one behind its first codes, with the noise it would have."""
+        self._rows[slot] = row
+        self._built = {slots: rows for slots, rows in self._built.items() if slot not in slots}
+        self.table.change(slot, row, length)
+        if avoid is not None:
+            self.avoid(slot, length, avoid)
+
+    @torch.inference_mode()
     def avoid(self, slot: int, frame: int, nats: Tensor) -> None:
         """Have ``(V,)`` nats added to a row's logits of its next frame, ``frame``."""
         self.table.avoid[slot] = nats.to(self.table.avoid.device, non_blocking=True)

@@ -175,6 +175,11 @@ class SlotTable:
         self.host[slot, HostColumn.ATTEMPT] += 1
         self._go_on(slot, row, length)
 
+    def change(self, slot: int, row: RowInput, length: int) -> None:
+        """Have a row go on as another one behind its first ``length`` codes."""
+        self.host[slot, HostColumn.LIMIT] = row.max_frames
+        self._go_on(slot, row, length)
+
     def copy(
         self, sources: Sequence[int], targets: Sequence[int], rows: Sequence[RowInput]
     ) -> None:

@@ -97,6 +97,14 @@ class RequestKnobs(KnobSet):
         group="length", off=0, unit="frames", step=1, slider=False, top=75, ge=0,
         values=(0, 16, 24, 32),
     )
+    text_lookahead_words: int = knob(
+        0, "Frames are drawn from the words up to this many behind the one that is spoken, and "
+        "from none further on: so speech begins, and sounds the same, before the sentence is "
+        "written. 0 waits for whole sentences. It takes an alignment head.",
+        group="context", off=0, unit="words", step=1, slider=False, ge=0, le=8,
+        values=(0, 1, 2, 3),
+        synonyms="early latency streaming incremental token by token first sound",
+    )
     # fmt: on
 
 

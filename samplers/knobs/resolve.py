@@ -85,6 +85,11 @@ CONFLICTS: Sequence[Conflict] = (
     ),
     *_pairs("best_of", ("beam_width", "branch"), "both choose between several hypotheses"),
     *_pairs("backtrack", ("beam_width", "branch"), "both remove codes that were drawn"),
+    *_pairs(
+        "text_lookahead_words",
+        ("best_of", "beam_width", "branch"),
+        "whole takes are chosen from, so nothing is heard before the sentence is known",
+    ),
     *(
         _left_out(
             FEATURES["entropix"],

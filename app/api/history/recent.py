@@ -104,7 +104,8 @@ class RecentSpeeches:
                 param="continue_from.frame",
             )
         before = [one.kept(len(one.codes)) for one in spoken[: place.utterance]]
-        return Resume((*before, last.kept(place.frame)), whole=len(before))
+        lookahead = result.params.text_lookahead_words
+        return Resume((*before, last.kept(place.frame)), len(before), lookahead)
 
     async def claim(self, owner: str, client_id: str, digest: str, speech_id: str) -> str | None:
         """Claim an owner's request id for a speech; `keep` or `end` ends the claim.

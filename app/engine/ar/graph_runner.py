@@ -179,13 +179,16 @@ class GraphRunner(ArModelRunner):
     def _enter(self, sequence: ArSequence) -> None:
         """Write the constants of a row."""
         super()._enter(sequence)
-        params = sequence.inputs.params
-        host = self.table.host
+        self.table.host[sequence.slot, HostColumn.PARTNER] = sequence.partner
+        self._laid(sequence)
+
+    def _laid(self, sequence: ArSequence) -> None:
+        """Write where a row goes on, and its knobs if a kernel samples it."""
+        params = sequence.inputs.row_params
         slot = sequence.slot
         for condition in sequence.conditions:
             self._place(condition.slot, slot, condition.length, condition.start)
             self._moved(condition.slot)
-        host[slot, HostColumn.PARTNER] = sequence.partner
         if self._sampling and is_plain(params):
             self._plain.add(sequence)
             capture = plain_row(params, self.sampler.vocab_size)

@@ -2,6 +2,7 @@
 
 import math
 import sys
+from collections import deque
 from collections.abc import Callable, Sequence
 
 from app.engine.ar.masked import MaskedUtterance
@@ -12,7 +13,7 @@ from app.engine.errors import SpeechError
 from app.engine.interface import Plan
 from app.engine.job import FinishReason, Progress
 from app.engine.messages import ArMessage, FramesReady, UtteranceDone, UtteranceStarted
-from app.engine.utterance import UtteranceSpec
+from app.engine.utterance import TextGrowth, UtteranceSpec
 from models.checkpoints.sources import SpeechModel
 from models.prefix_cache import NullKey, VoiceKey
 from models.text import FrontEnd
@@ -83,6 +84,10 @@ class ArJob:
         self._streams = plan.nar == "chunks" and plan.decoder == "codec"
         self._number = -1
         self._inputs: UtteranceSpec | None = None
+        self._versions: list[UtteranceSpec] = []  # of its text, from those inputs on
+        self._grown = 0  # growths of the text that the sound knows of
+        # Those that level 0 has not come to
+        self.later = deque[UtteranceSpec]()
         self._ar_s = 0.0
 
     @property
@@ -119,7 +124,9 @@ class ArJob:
             self._number += 1
             utterance = self.plan.utterances[self._number]
             if utterance.phonemes:
-                self._inputs = self._specs.build(self._number, self._count.left)
+                self._versions = self._specs.build(self._number, self._count.left)
+                self._inputs = self._versions[0]
+                self.later = deque(self._versions[1:])
                 # So that the audio stage can prefill meanwhile.
                 self._pending.append(UtteranceStarted(self._inputs))
                 if (reason := self._kept_whole(self._inputs)) is None:
@@ -137,7 +144,7 @@ class ArJob:
             return None
         if inputs.utterance < kept.whole:
             return kept.utterances[inputs.utterance].finish_reason
-        return "length" if len(inputs.kept.codes) >= inputs.max_frames else None
+        return "length" if len(inputs.kept.codes) >= self._versions[-1].max_frames else None
 
     def emit_finished_blocks(self, step_s: float) -> None:
         """After a step of so many seconds, pass on frames that became final, in whole blocks.
@@ -167,7 +174,18 @@ class ArJob:
             count.emitted = final
             if self._streams:
                 count.ready = count.ended + final
-            self._on_message(FramesReady(codes))
+            self._on_message(FramesReady(codes, self._growths(utterance, final)))
+
+    def _growths(self, utterance: ArUtterance, end: int) -> tuple[TextGrowth, ...]:
+        """Return the growths that frames before one were drawn with, but those returned before."""
+        since = self._grown
+        frames = [frame for frame in utterance.growths[since:] if frame < end]
+        self._grown += len(frames)
+        later = self._versions[since + 1 : self._grown + 1]
+        return tuple(
+            TextGrowth(frame, inputs.phoneme_ids, inputs.begins)
+            for frame, inputs in zip(frames, later, strict=True)
+        )
 
     def fail(self, error: SpeechError) -> None:
         """End the job with an error."""
@@ -178,9 +196,9 @@ class ArJob:
     def _ended(self, utterance: ArUtterance) -> UtteranceDone:
         """Count an utterance that has ended; return what is told of it."""
         assert utterance.finish_reason is not None
+        codes = utterance.ar_codes()
         if self._inputs is not None:  # else a pause, which has no frames
-            codes = utterance.ar_codes()
-            self._specs.end(self._inputs, codes)
+            self._specs.end(self._versions[-1], codes)
             self._count.end(len(codes), self.plan.utterances[self._number].rate)
         # The job ends, too, if this was its last utterance or the limit is reached.
         last = self._number + 1 == len(self.plan.utterances)
@@ -188,7 +206,9 @@ class ArJob:
         self.over = last or cut
         done = UtteranceDone(
             utterance.finish_reason,
-            utterance.ar_codes(self._count.emitted),
+            codes[self._count.emitted :],
+            self._growths(utterance, len(codes)),
+            tuple(frame for frame in utterance.growths if frame < len(codes)),
             self._ar_s,
             last=self.over,
             cut=cut,
@@ -200,6 +220,8 @@ class ArJob:
         )
         # A pause that follows has none
         self._inputs = None
+        self._versions = []
+        self._grown = 0
         self._ar_s = 0.0
         self._count.emitted = 0
         return done

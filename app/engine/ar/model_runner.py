@@ -5,6 +5,7 @@ pages, in fixed shapes that can be captured, on a GPU.
 """
 
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Final, NamedTuple
@@ -140,11 +141,16 @@ class ArModelRunner(ABC):
         return sequence in self._rows
 
     def begin(
-        self, prefixes: PrefixCache, inputs: UtteranceSpec, own: Sequence[Prefix]
+        self,
+        prefixes: PrefixCache,
+        inputs: UtteranceSpec,
+        own: Sequence[Prefix],
+        later: deque[UtteranceSpec],
     ) -> list[ArSequence]:
         """Run an utterance's own prefixes, once, into free slots of as many sequences as it has.
 
-        There must be as many free slots as it needs. None has a row yet.
+        There must be as many free slots as it needs. None has a row yet. ``later`` are the inputs
+        with more of its text, if that grows; those are taken with which frames were kept.
         """
         count = rows_needed(inputs.params)
         slots = self._free[:count]
@@ -155,6 +161,10 @@ class ArModelRunner(ABC):
                 self._prefill(prefixes, inputs, place, prefix, slots[place])
                 for place, prefix in enumerate(own)
             ]
+            progress = self._text_progress(inputs)
+            if inputs.kept is not None:
+                first[1:] = [self._run_kept(one, ar_codes_of(inputs.kept)) for one in first[1:]]
+                inputs, first[0] = self._run_with_text(prefixes, inputs, later, first[0], progress)
             for start in range(0, count, len(own)):
                 conditions = [
                     one if not start else self._copied(one, slots[start + place])
@@ -177,8 +187,9 @@ class ArModelRunner(ABC):
                         inputs,
                         conditions,
                         backtracker,
-                        self._text_progress(inputs, conditions[0]),
+                        progress and progress.copy(),
                         stop_token=stop,
+                        later=later,
                     )
                 )
         except BaseException:
@@ -205,17 +216,7 @@ class ArModelRunner(ABC):
         slots = [one.slot for one in sequences]
         rows = [slots] if inputs.params.beam_width else [[slot] for slot in slots]
         for candidate, own in enumerate(rows):
-            row = RowInput(
-                inputs.params,
-                inputs.seed,
-                inputs.max_frames,
-                inputs.utterance,
-                candidate,
-                None if inputs.prompt is None else inputs.prompt[:, 0],
-                inputs.silent,
-                sampled,
-            )
-            self.sampler.join(own, row)
+            self.sampler.join(own, _row(inputs, candidate, sampled))
         for one in sequences:
             self._enter(one)
             if (nats := self._avoided(one)) is not None:
@@ -269,6 +270,26 @@ class ArModelRunner(ABC):
             # The last frame that is kept is fed once more.
             self.cache.rewind(condition.slot, condition.length + max(0, kept - 1))
             self._moved(condition.slot)
+
+    @torch.inference_mode()
+    def grow(self, prefixes: PrefixCache, sequence: ArSequence) -> None:
+        """Have a row go on with all of its text that its next frame is drawn with.
+
+        Frames keep the keys and values that they were drawn with. Raises OutOfPages if there is no
+        memory for the text; the sequence is then to be released.
+        """
+        first, *others = sequence.conditions
+        while sequence.is_due and sequence.later:
+            sequence.grow()
+        frames = max(0, len(sequence.codes) - 1)  # the newest is fed with the text as it is now
+        first = self._read_anew(prefixes, sequence.inputs, first, frames)
+        for one in others:
+            self.cache.rewind(one.slot, one.length + frames)
+        sequence.conditions = (first, *others)
+        sequence.generation += 1
+        row = _row(sequence.inputs)
+        self.sampler.change(sequence.slot, row, len(sequence.codes), self._avoided(sequence))
+        self._laid(sequence)
 
     def copy(self, source: ArSequence, target: ArSequence) -> None:
         """Overwrite a sequence, though not its row, with another of the same utterance.
@@ -348,6 +369,9 @@ class ArModelRunner(ABC):
         self._rows.discard(sequence)
         sequence.generation += 1
 
+    def _laid(self, sequence: ArSequence) -> None:  # noqa: B027
+        """Note that a row goes on behind other prefixes, with other knobs."""
+
     def _moved(self, slot: int) -> None:  # noqa: B027
         """Note that the cache holds something else in a slot."""
 
@@ -376,24 +400,66 @@ class ArModelRunner(ABC):
             if self.text_width and follows_text(inputs.params):
                 self.first_query[slot] = self._aligned(queries[:, -1:])[0]
                 self._read_keys(slot, inputs.own_text(prefix))
-        start = prefix.response_start
-        if inputs.kept is None:
-            return GuidanceBranch(slot, len(prefix), start)
-        logprobs, asked = self._run_kept(ar_codes_of(inputs.kept), start, slot)
-        return GuidanceBranch(slot, len(prefix), start, logprobs, asked)
+        return GuidanceBranch(slot, len(prefix), prefix.response_start)
 
-    def _run_kept(self, codes: Tensor, start: int, slot: int) -> tuple[list[float], Tensor]:
-        """Run the frames of an earlier take but the last; returns log-probs, queries of each."""
-        hidden = self.first_hidden[slot, None]
-        asked = self.first_query[slot, None]
-        if len(codes) > 1:
-            frames = self.model.frames(codes[:-1], start)
+    def _run_with_text(
+        self,
+        prefixes: PrefixCache,
+        inputs: UtteranceSpec,
+        later: deque[UtteranceSpec],
+        branch: GuidanceBranch,
+        progress: TextProgress | None,
+    ) -> tuple[UtteranceSpec, GuidanceBranch]:
+        """Run the frames of an earlier take but the last, each with the text that it knew."""
+        assert inputs.kept is not None
+        codes = ar_codes_of(inputs.kept)
+        drawn = 0
+        for growth in inputs.kept.growths:
+            branch = self._run_kept(branch, codes[:growth], drawn, progress)
+            drawn = growth
+            inputs = later.popleft()
+            branch = self._read_anew(prefixes, inputs, branch, max(0, growth - 1))
+            if progress is not None:
+                progress.grow(inputs)
+        return inputs, self._run_kept(branch, codes, drawn, progress)
+
+    def _run_kept(
+        self,
+        branch: GuidanceBranch,
+        codes: Tensor,
+        drawn: int = 0,
+        progress: TextProgress | None = None,
+    ) -> GuidanceBranch:
+        """Run frames ``[T]`` of an earlier take but the last, of which some were run before."""
+        if drawn == len(codes):
+            return branch
+        slot = branch.slot
+        fed = max(0, drawn - 1)
+        hidden = self.first_hidden[slot, None] if not drawn else self.first_hidden[:0]
+        asked = self.first_query[slot, None] if not drawn else self.first_query[:0]
+        if len(codes) - 1 > fed:
+            frames = self.model.frames(codes[fed:-1], branch.start + fed)
             ((after, queries),) = self._read([frames], [(self.cache, slot)])
             hidden = torch.cat([hidden, after])
             asked = torch.cat([asked, self._aligned(queries)])
+        if progress is not None and len(asked):
+            text = torch.stack([self._text_attention(one, slot) for one in asked]).cpu().numpy()
+            for (frame,) in MonotonicPath.ahead([progress.path], text[:, None]):
+                progress.path.append(frame)
         logits = sanitise(self.model.logits(hidden, 0))
-        nats = log_prob_of(logits, codes.to(logits.device)).tolist()
-        return nats, asked
+        nats = log_prob_of(logits, codes[drawn:].to(logits.device)).tolist()
+        return replace(branch, logprobs=[*branch.logprobs, *nats])
+
+    def _read_anew(
+        self, prefixes: PrefixCache, inputs: UtteranceSpec, branch: GuidanceBranch, frames: int
+    ) -> GuidanceBranch:
+        """Put a prefix with more text before so many frames, whose keys and values stay."""
+        slot = branch.slot
+        held = self.cache.lift(slot, branch.length, branch.length + frames)
+        self.cache.rewind(slot, 0)
+        read = self._prefill(prefixes, inputs, 0, inputs.ar_prefix(self.model), slot)
+        self.cache.lay(slot, held)
+        return replace(branch, length=read.length, start=read.start)
 
     def _aligned(self, queries: Tensor) -> Tensor:
         """Return the queries ``[R, head_dim]`` of the alignment head among those of `layers`."""
@@ -416,20 +482,12 @@ class ArModelRunner(ABC):
         """Return the attention ``[W]`` of a query of the alignment head to a slot's text."""
         return torch.addmv(self.text_bias[slot], self.text_keys[slot], query).softmax(0)
 
-    def _text_progress(
-        self, inputs: UtteranceSpec, condition: GuidanceBranch
-    ) -> TextProgress | None:
+    def _text_progress(self, inputs: UtteranceSpec) -> TextProgress | None:
         """Return how far an utterance has spoken its text; None if nobody asks."""
         head = self.model.config.alignment
         if head is None or not follows_text(inputs.params):
             return None
-        progress = TextProgress(inputs.params, len(inputs.phoneme_ids), head.lead_frames)
-        if condition.queries is not None:
-            asked = [self._text_attention(one, condition.slot) for one in condition.queries]
-            text = torch.stack(asked).cpu().numpy()
-            for (frame,) in MonotonicPath.ahead([progress.path], text[:, None]):
-                progress.path.append(frame)
-        return progress
+        return TextProgress(inputs, self.text_width, head.lead_frames)
 
     def _statistics(self, query: Tensor, slot: int) -> Tensor:
         """Return the statistics ``[4]`` of the attention of a slot's last query."""
@@ -446,3 +504,19 @@ class ArModelRunner(ABC):
         ):  # fmt: skip
             first[slot] = first[condition.slot]
         return replace(condition, slot=slot)
+
+
+def _row(
+    inputs: UtteranceSpec, candidate: int = 0, sampled: SampledCodes | None = None
+) -> RowInput:
+    """Return what the sampler is told of a row."""
+    return RowInput(
+        inputs.row_params,
+        inputs.seed,
+        inputs.max_frames,
+        inputs.utterance,
+        candidate,
+        None if inputs.prompt is None else inputs.prompt[:, 0],
+        inputs.silent,
+        sampled,
+    )

@@ -4,6 +4,7 @@ Most utterances have one, which is their level 0. Several that are sampled side 
 `app.engine.ar.sequence_group.ArSequenceGroup`.
 """
 
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -26,8 +27,6 @@ class GuidanceBranch:
     length: int  # positions of the prefix in the slot
     start: int  # position id of the first frame
     logprobs: Sequence[float] = ()  # nats, of each frame that an earlier take has sampled
-    # ``[T, head_dim]`` of the alignment head, of what predicted each frame of an earlier take
-    queries: Tensor | None = None
 
 
 class ArSequence(ArUtterance):
@@ -41,6 +40,8 @@ class ArSequence(ArUtterance):
             only if `keeps_logprobs`.
         records: The trace record of each token, and the row in it.
         generation: Changes when what was queued for its row is of no more use.
+        later: What is known of its text with more words, which comes as the text is spoken.
+        growths: The first frame of each version of its text but the first.
     """
 
     read_at_once = False
@@ -54,8 +55,10 @@ class ArSequence(ArUtterance):
         progress: TextProgress | None,
         *,
         stop_token: int,
+        later: "deque[UtteranceSpec] | None" = None,
     ) -> None:
         self.inputs = inputs
+        self.later: deque[UtteranceSpec] = deque() if later is None else later
         self.conditions = tuple(conditions)
         self.wants_attention = is_on("entropix", inputs.params)
         self.keeps_logprobs = inputs.params.best_of > 1 or is_on("branch", inputs.params)
@@ -66,6 +69,7 @@ class ArSequence(ArUtterance):
         self.score = 0.0  # log-probability of a beam, nats; -inf if the row holds no beam
         self.records: list[tuple[TraceStep, int]] = []
         self.generation = 0
+        self.growths = list(inputs.kept.growths) if inputs.kept else []
         self._stop_token = stop_token
 
     def __len__(self) -> int:
@@ -94,6 +98,18 @@ class ArSequence(ArUtterance):
     def idle(self) -> bool:
         """Whether its row samples nothing: a beam that has ended, or a row that holds none."""
         return self.finish_reason is not None or self.score == -torch.inf
+
+    @property
+    def is_due(self) -> bool:
+        """Whether its next frame is drawn with more of its text."""
+        return self.progress is not None and self.progress.is_due
+
+    def grow(self) -> None:
+        """Go on with the next version of the text, of which more is known."""
+        self.growths = [*self.growths, len(self.codes)]
+        self.inputs = self.later.popleft()
+        assert self.progress is not None
+        self.progress.grow(self.inputs)
 
     @property
     def goes_on(self) -> bool:
@@ -129,15 +145,17 @@ class ArSequence(ArUtterance):
         elif end is not None:
             self._keep(max(end, self.final, self.inputs.params.min_frames))
             self.finish_reason = "aligned"
-        elif len(self.codes) == self.inputs.max_frames:
+        elif len(self.codes) >= self.inputs.max_frames and not self.is_due:
             self.finish_reason = "length"
         return None if verdict is None else verdict.keep
 
     def _keep(self, frames: int) -> None:
         """Forget all frames but the first."""
         del self.codes[frames:], self.logprobs[frames:]
+        # What is known of the text stays known.
+        self.growths = [min(one, frames) for one in self.growths]
         if self.progress is not None:
-            self.progress.path.rewind(frames)
+            self.progress.rewind(frames)
 
     def copy_from(self, other: "ArSequence") -> None:
         """Take over codes, log-probabilities, trace and end of another; slots stay its own."""

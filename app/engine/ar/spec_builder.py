@@ -10,7 +10,7 @@ from torch import Tensor
 
 from app.engine.interface import Plan
 from app.engine.job import SpeechResult, UtteranceResult
-from app.engine.utterance import ContextUtterance, UtteranceSpec, ar_codes_of
+from app.engine.utterance import ContextUtterance, TextPlaces, UtteranceSpec, ar_codes_of
 from models.checkpoints.sources import SpeechModel
 from models.prefix_cache import VoiceKey
 from models.stack.transformer import MAX_POSITIONS
@@ -46,12 +46,15 @@ class SpecBuilder:
         self._context: deque[ContextUtterance] = deque(maxlen=plan.params.context_utterances)
         self._context.extend(self._earlier(before))
 
-    def build(self, number: int, frames_left: float) -> UtteranceSpec:
-        """Return the inputs of an utterance of the plan, for a sound of at most so many frames."""
+    def build(self, number: int, frames_left: float) -> list[UtteranceSpec]:
+        """Return the inputs of an utterance of the plan, for a sound of at most so many frames.
+
+        With a look-ahead those with more and more words of it, at last with all.
+        """
         plan = self._plan
         utterance = plan.utterances[number]
-        config = self._model.config
-        ids = self._front_end.encode(utterance.phonemes, plan.language)
+        texts = [one.phonemes for one in utterance.versions] or [utterance.phonemes]
+        ids = self._front_end.encode(texts[0], plan.language)
         voice, prompt, said = plan.speakers[number]
         if utterance.voice != self._speaker:
             self._context.clear()  # of another speaker
@@ -61,11 +64,7 @@ class SpecBuilder:
             plan.params,
             plan.seed,
             self._first + number,
-            max_frames=min(
-                math.ceil(frames_left * utterance.rate),
-                longest(len(ids), self._frame_rate_hz),
-                (config.frames_a_symbol or sys.maxsize) * len(joined([said, ids])),
-            ),
+            max_frames=self._most_frames(number, len(ids), frames_left),
             prompt=prompt,
             said=said,
             language=self.voice.language,
@@ -79,7 +78,36 @@ class SpecBuilder:
         )
         while inputs.context and inputs.ar_positions(self._model) > MAX_POSITIONS:
             inputs = replace(inputs, context=inputs.context[1:])
-        return inputs
+        return [
+            self._with_text(inputs, number, version, frames_left)
+            for version in range(len(utterance.versions))
+        ] or [inputs]
+
+    def _with_text(
+        self, inputs: UtteranceSpec, number: int, version: int, frames_left: float
+    ) -> UtteranceSpec:
+        """Return the inputs of a growing utterance with one of its versions."""
+        versions = self._plan.utterances[number].versions
+        text = versions[version]
+        ids = self._front_end.encode(text.phonemes, self._plan.language)
+        places = TextPlaces.of(text.begins, self._front_end.lengths(text.phonemes))
+        frames = self._most_frames(number, len(ids), frames_left)
+        most = self._model.config.max_phonemes + 2
+        spare = most - len(ids) + self._most_frames(number, most, frames_left) - frames
+        return replace(
+            inputs, phoneme_ids=ids, begins=places.begins, max_frames=frames, spare=max(0, spare),
+            whole=version + 1 == len(versions),
+        )  # fmt: skip
+
+    def _most_frames(self, number: int, symbols: int, frames_left: float) -> int:
+        """Return the most frames of an utterance whose text has so many symbols."""
+        config = self._model.config
+        said = self._plan.speakers[number].said
+        return min(
+            math.ceil(frames_left * self._plan.utterances[number].rate),
+            longest(symbols, self._frame_rate_hz),
+            (config.frames_a_symbol or sys.maxsize) * len(joined([said, [0] * symbols])),
+        )
 
     def end(self, inputs: UtteranceSpec, codes: Tensor) -> None:
         """Note the codes ``[T]`` of an utterance: those after it continue from them."""

@@ -25,6 +25,7 @@ from app.engine.ar.graph_runner import GraphRunner
 from app.engine.ar.job import ArJob, OnMessage
 from app.engine.ar.masked import MaskedUtterance
 from app.engine.ar.model_runner import ArModelRunner, InFlightStep
+from app.engine.ar.sequence import ArSequence
 from app.engine.ar.sequence_group import ArSequenceGroup, SequenceOrGroup, sequence_or_group_of
 from app.engine.ar.spec_builder import longest
 from app.engine.errors import GenerationFailed, broken
@@ -106,13 +107,21 @@ class ArBatch:
         return tuple(self._running)
 
     @torch.inference_mode()
-    def admit(self, inputs: UtteranceSpec, prefixes: Sequence[Prefix] = ()) -> SequenceOrGroup:
+    def admit(
+        self,
+        inputs: UtteranceSpec,
+        prefixes: Sequence[Prefix] = (),
+        later: deque[UtteranceSpec] | None = None,
+    ) -> SequenceOrGroup:
         """Add an utterance and run its prefixes, made anew if they are not given; steps sample it.
+
+        ``later`` are its inputs with more and more of its text, at last with all, where it does not
+        begin with that; they are taken as it is spoken.
 
         Raises ValueError if too few slots are free, or they are too short.
         """
         prefixes = prefixes or inputs.ar_prefixes(self._batch.model)
-        longest = max(map(len, prefixes)) + inputs.max_frames
+        longest = max(map(len, prefixes)) + inputs.max_frames + inputs.spare
         count = rows_needed(inputs.params)
         max_length = self._batch.cache.max_length
         if count > self.free_rows or longest > max_length:
@@ -120,13 +129,17 @@ class ArBatch:
                 f"{count} slots of {longest} positions asked for, {self.free_rows} of {max_length} "
                 "are free"
             )
-        group = sequence_or_group_of(inputs, self._batch.begin(self._prefixes, inputs, prefixes))
+        queued = deque[UtteranceSpec]() if later is None else later
+        sequences = self._batch.begin(self._prefixes, inputs, prefixes, queued)
+        group = sequence_or_group_of(inputs, sequences)
         try:
-            self._batch.add(group.sequences, inputs)
+            self._batch.add(group.sequences, sequences[0].inputs)
         except BaseException:
             self._batch.release(group.all)
             raise
         self._running.append(group)
+        if isinstance(group, ArSequence):  # which may have kept frames, and go on with more text
+            self._grow(group)
         return group
 
     @torch.inference_mode()
@@ -226,8 +239,17 @@ class ArBatch:
                     group.read(self._batch, step, arrived, own)
                 else:
                     self._batch.append(step, arrived, *own)
+                    self._grow(group)
                 if group.finish_reason is not None:
                     self._free(group)
+
+    def _grow(self, sequence: ArSequence) -> None:
+        """Give a sequence more of its text, if its next frame is drawn with that."""
+        if sequence.finish_reason is None and sequence.is_due and sequence.later:
+            try:
+                self._batch.grow(self._prefixes, sequence)
+            except OutOfPages as error:
+                sequence.fail(GenerationFailed(f"no memory for keys and values: {error}"))
 
     def _free(self, group: SequenceOrGroup) -> None:
         """Free the rows and slots of an utterance that has ended."""
@@ -363,10 +385,10 @@ class ArStage:
             return MaskedUtterance(model, inputs)
         # Few utterances are so long: the shared slots need not have room for them.
         prefixes = inputs.ar_prefixes(model)
-        if max(map(len, prefixes)) + inputs.max_frames <= self._max_length:
-            return self._shared.admit(inputs, prefixes)
+        if max(map(len, prefixes)) + inputs.max_frames + inputs.spare <= self._max_length:
+            return self._shared.admit(inputs, prefixes, job.later)
         own = self._own[job] = ArBatch.alone(model, self._prefixes, inputs, self._pool)
-        return own.admit(inputs, prefixes)
+        return own.admit(inputs, prefixes, job.later)
 
 
 def _max_length(config: ModelConfig, frame_rate_hz: float) -> int:

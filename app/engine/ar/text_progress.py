@@ -9,6 +9,7 @@ from typing import Final, Self
 
 import numpy as np
 
+from app.engine.utterance import UtteranceSpec
 from models.alignment.path import MonotonicPath
 from samplers.knobs.params import SamplingParams
 
@@ -17,35 +18,69 @@ _CLEAR: Final = 0.7  # mean attention from which frames are taken to speak a sym
 # attention may still flick to the last word.
 _RESTED: Final = 8
 _LONGEST_REST: Final = 36  # frames, the longest that sentences have behind their text
+# Frames after which text is taken to be stuck on a word, and grows all the same.
+_STUCK: Final = 90
+# Frames at the end of a text that grew, after which it ends whatever `alignment_stop_frames` says:
+# the stop was not asked for at its beginning, and may not come.
+_RESTED_AT_END: Final = 24
 _MARKS: Final = 2  # at the end of the symbols: the last mark, and the end of the text
 
 
 def follows_text(params: SamplingParams) -> bool:
     """Return whether the alignment is looked at while frames are sampled."""
     returns = params.backtrack and params.backtrack_repeat_frames > 0
-    return params.alignment_stop_frames > 0 or returns
+    return params.alignment_stop_frames > 0 or returns or params.text_lookahead_words > 0
 
 
 class TextProgress:
     """What the alignment of one sequence says, a frame at a time.
 
     Args:
-        symbols: How many the text has, the marks of its begin and end among them.
+        inputs: The utterance, whose text may grow.
+        width: W of the attention that the path is made from.
         lead_frames: How far the alignment is ahead of the sound.
     """
 
-    def __init__(self, params: SamplingParams, symbols: int, lead_frames: int) -> None:
+    def __init__(self, inputs: UtteranceSpec, width: int, lead_frames: int) -> None:
+        symbols = len(inputs.phoneme_ids)
         self.path = MonotonicPath(symbols)
+        params = inputs.params
         self._params = params
-        self._symbols = symbols
+        self._inputs = inputs
+        self._width = width
         self._lead = lead_frames
         self._end = symbols - _MARKS
+        usual = _RESTED_AT_END if params.text_lookahead_words else 0
+        self._stop_frames = params.alignment_stop_frames or usual
+        self._grew = 0  # the frame at which the text has grown last
 
     def copy(self) -> Self:
         """Return the progress of a sequence that goes on by itself."""
-        other = type(self)(self._params, self._symbols, self._lead)
+        other = type(self)(self._inputs, self._width, self._lead)
         other.path = self.path.copy()
+        other._grew = self._grew
         return other
+
+    @property
+    def is_due(self) -> bool:
+        """Whether the next frame is drawn with more of the text, of which there is more."""
+        due = self._inputs.due
+        if due is None or not self.path.at:
+            return False
+        return self.path.at[-1] >= due or len(self.path) - self._grew >= _STUCK
+
+    def grow(self, inputs: UtteranceSpec) -> None:
+        """Go on with a later version of the text."""
+        symbols = len(inputs.phoneme_ids)
+        self.path.grow(symbols, self._inputs.places.moved(inputs.places), self._width)
+        self._inputs = inputs
+        self._end = symbols - _MARKS
+        self._grew = len(self.path)
+
+    def rewind(self, frames: int) -> None:
+        """Keep the first frames alone; the text stays as long as it is."""
+        self.path.rewind(frames)
+        self._grew = min(self._grew, frames)
 
     @property
     def spoken(self) -> int:
@@ -69,11 +104,11 @@ class TextProgress:
         """How many frames to keep of a text that has been spoken; None while it goes on."""
         frames = len(self.path)
         rest = self._rest()
-        if not self._params.alignment_stop_frames or not rest:
+        if not self._stop_frames or not rest or not self._inputs.whole:
             return None
         run = min(self._behind(), rest)
         left = run >= max(1, self._params.backtrack_repeat_frames) and rest - run >= _RESTED
-        if rest < self._params.alignment_stop_frames and not left:
+        if rest < self._stop_frames and not left:
             return None
         return frames - run + min(run, self._lead)
 

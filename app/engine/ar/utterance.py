@@ -3,6 +3,8 @@
 The audio stage is told in messages: `app.engine.messages`.
 """
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
@@ -33,6 +35,7 @@ class ArUtterance:
     # The first frame behind the text, by the alignment, if it was followed
     spoken: int | None = None
     memory: SamplerMemory | None = None
+    growths: Sequence[int] = ()  # the frames from which on more of its text was known
 
     def ar_codes(self, start: int = 0, end: int | None = None) -> Tensor:
         """Return ``[n]`` int64: the frames so far, or a slice of them, on the host."""
@@ -56,6 +59,7 @@ class KnownUtterance(ArUtterance):
         if kept is not None:
             self._codes = ar_codes_of(kept)
             self.backtracks = kept.backtracks
+            self.growths = kept.growths
             self.memory = kept.memory
 
     def ar_codes(self, start: int = 0, end: int | None = None) -> Tensor:

@@ -33,6 +33,10 @@ def limits_of(config: ModelConfig) -> dict[str, Limit]:
         "no frame of the model's NAR levels sees a later block, so they need no windows:"
         " nar_window_frames must be 0"
     )
+    placed = (
+        "the positions of this model's frames are counted from the text, which must not grow:"
+        " text_lookahead_words must be 0"
+    )
     prefixed = "with this model a prompt always begins the response: prompt_as_prefix must be false"
     unmasked = "the model cannot draw level 0 in masked passes"
     last = config.stop_token
@@ -45,6 +49,8 @@ def limits_of(config: ModelConfig) -> dict[str, Limit]:
         ("prompt_as_prefix", prompted, one_of(False), unheard),
         ("penalty_includes_prompt", prompted, one_of(False), unheard),
         ("nar_window_frames", config.nar_mask == "full", one_of(0), unwindowed),
+        ("text_lookahead_words", config.alignment is not None, at_most(0), unaligned),
+        ("text_lookahead_words", not config.unified_positions, at_most(0), placed),
         ("return_timestamps", config.alignment is not None, one_of(False), unaligned),
         ("timestamps", config.alignment is not None, one_of("none"), unaligned),
     )

@@ -58,8 +58,8 @@ def check_kept(
 ) -> None:
     """Raise InvalidRequest if a take cannot be gone on from.
 
-    That is, if the text up to the cut differs, other levels are asked for, level 0 is not sampled
-    token by token, or no room is left for new frames.
+    That is, if the text up to the cut differs, other levels or another look-ahead are asked for,
+    level 0 is not sampled token by token, or no room is left for new frames.
     """
     if job.more and not any(one.phonemes for one in utterances):
         return  # nothing is sampled of it
@@ -68,6 +68,12 @@ def check_kept(
         raise InvalidRequest(
             "masked passes draw all frames at once: level_0 must be ar to go on from a take",
             param="continue_from",
+        )
+    if params.text_lookahead_words != kept.lookahead_words:
+        raise InvalidRequest(
+            f"the frames of the take were drawn with text_lookahead_words {kept.lookahead_words},"
+            " which must stay",
+            param="text_lookahead_words",
         )
     levels = 1 + min(params.nar_levels, config.levels - 1)
     for number, earlier in enumerate(kept.utterances):

@@ -158,7 +158,8 @@ class Planner:
         aligned = job.timestamps != "none"
         if aligned:
             check_limit("timestamps", job.timestamps, self._limits)
-        prepared = self._read(job, language, on_piece)
+        lookahead = params.text_lookahead_words if params.level_0 == "ar" else 0
+        prepared = self._read(job, language, on_piece, lookahead)
         utterances = tuple(prepared.utterances)
         speakers = self._named(utterances, job.owner, params)
         if job.kept is not None:
@@ -248,6 +249,7 @@ class Planner:
         job: SpeechJob,
         language: str,
         on_piece: Callable[[], None],
+        lookahead: int = 0,
     ) -> Prepared:
         """Return the utterances of a job's text, as phonemes, and what is left out of it."""
         try:
@@ -259,6 +261,7 @@ class Planner:
                 strict=(job.unreadable or self._settings.unreadable) == "refuse",
                 more=job.more,
                 thoughts=job.thoughts == "speak",
+                lookahead=lookahead,
             )
             with closing(prepared) as pieces:
                 for read in pieces:

@@ -12,6 +12,7 @@ from app.engine.admission.playback import Playback
 from app.engine.child_process import RemoteIterator
 from app.engine.interface import Plan
 from app.engine.job import (
+    Alignment,
     AudioChunk,
     Codes,
     FinishReason,
@@ -30,7 +31,7 @@ from app.engine.nar.chunks import first_chunks
 from app.engine.nar.process import AudioProcess
 from app.engine.nar.stage import NarStage
 from app.engine.nar.utterance_decoder import UtteranceDecoder
-from app.engine.utterance import UtteranceSpec, ar_codes_of
+from app.engine.utterance import TextPlaces, UtteranceSpec, ar_codes_of
 from models.checkpoints.sources import SpeechModel
 from samplers.knobs.features import sequences_of
 
@@ -76,6 +77,7 @@ class AudioJob:
         self._codes = list[Codes]()  # of that utterance
         self._clock: WordClock | None = None  # likewise
         self._rate = 1.0  # likewise: its tempo
+        self._texts: list[TextPlaces] = []  # likewise: what was known of its text, by growths
         self._first = self._number = len(before.utterances) if before else 0  # of the utterance
         self._told: dict[tuple[int, int], WordTimes] = {}
         self._untold: list[WordTimes] = []  # of which the next chunk tells
@@ -97,8 +99,10 @@ class AudioJob:
             number = self._number - self._first
             self._clock = self._new_clock(number)
             self._rate = self._plan.utterances[number].rate
+            self._texts = [message.inputs.places]
         elif self.utterance is not None:  # else a pause, which has no codes
-            self.utterance.feed(message.codes, message.kind == "done")
+            self.utterance.feed(message.codes, message.kind == "done", message.grown)
+            self._texts += [TextPlaces(len(one.phoneme_ids), one.begins) for one in message.grown]
         return self._audio(message if message.kind == "done" else None, self.utterance or ())
 
     def _audio(
@@ -128,8 +132,21 @@ class AudioJob:
         if self._plan.job.codes and len(chunk.decoded):
             self._untold_codes.append(UtteranceCodes(self._number, chunk.decoded))
         if self._clock is not None and chunk.alignment is not None:
-            self._clock.push(chunk.alignment)
+            self._clock.push(self._in_whole_text(chunk.alignment))
             self._tell_words()
+
+    def _in_whole_text(self, alignment: Alignment) -> Alignment:
+        """Return an alignment to what was known of a growing text as one to all of it."""
+        number = self._number - self._first
+        versions = self._plan.utterances[number].versions
+        if not versions:
+            return alignment
+        whole = TextPlaces.of(versions[-1].begins, self._plan.lengths[number])
+        path = alignment.path.copy()
+        for growth in np.unique(alignment.growths):
+            own = alignment.growths == growth
+            path[own] = self._texts[growth].moved(whole)[path[own]]
+        return alignment._replace(path=path)
 
     def _end_utterance(self, end: UtteranceDone) -> Samples:
         """Note the result of an utterance and return the last samples ``[N]`` of its sound."""
@@ -174,6 +191,7 @@ class AudioJob:
                 words=words,
                 sound_after_s=self._sound_after_s(end.spoken),
                 memory=end.memory,
+                growths=end.growths,
                 voice=utterance.voice,
             )
         )

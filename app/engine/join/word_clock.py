@@ -52,7 +52,9 @@ class WordClock:
 
     def push(self, alignment: Alignment) -> None:
         """Take the alignment of the next frames."""
-        for frame, (at, logprob) in enumerate(zip(*alignment, strict=True), start=self._frames):
+        for frame, (at, logprob) in enumerate(
+            zip(alignment.path, alignment.logprobs, strict=True), start=self._frames
+        ):
             self._entered += [frame] * (int(at) + 1 - len(self._entered))
             self._sums[at] += logprob
             self._counts[at] += 1

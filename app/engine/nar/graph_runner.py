@@ -70,6 +70,7 @@ def _write(table: NDArray[np.void], row: int, utterance: UtteranceDecoder) -> No
     levels = utterance.levels
     chunk = utterance.chunk
     assert chunk is not None
+    levels.grow(chunk)
     count = chunk.end - chunk.start
     conditions = [levels.reserve(one, count) for one in range(levels.conditions)]
     for own, (start, length, pages) in zip(table[row:], conditions, strict=False):

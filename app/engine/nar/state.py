@@ -10,6 +10,7 @@ sampled again in their own window.
 """
 
 import sys
+from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import repeat
@@ -21,7 +22,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from app.engine.nar.chunks import Window, Windows, chunks_of
-from app.engine.utterance import UtteranceSpec
+from app.engine.utterance import TextGrowth, UtteranceSpec
 from models.prefix_cache import PrefixCache, Read, SlotPrefix, one_by_one
 from models.stack.paged_cache import PagedCache
 from models.stack.slot_cache import SlotCache
@@ -130,6 +131,9 @@ class NarState:
         self.guidance = within(params.nar_cfg_strength), params.nar_cfg_rescale
         kinds = [kind_of(params, level) for level in range(1, 1 + sampled)]
         self.kind = SampleKind(guided, inputs.kept is not None, kinds)
+        self._growths = deque[TextGrowth]()  # that no window was sampled with
+        self._cached = prefixes
+        self._read = read or one_by_one(model)
         make = (inputs.prefix, inputs.null_prefix)[: self.conditions]
         first = [one(model, 1) for one in make] if sampled else []
         self._prefixes = {
@@ -143,26 +147,32 @@ class NarState:
         self._windows = chunks_of(config.block_frames)
         if sampled:
             own = [prefix for conditions in self._prefixes.values() for prefix in conditions]
-            self._cache = prefixes.new_cache(len(own), max(map(len, own)) + inputs.max_frames)
+            most = max(map(len, own)) + inputs.max_frames + inputs.spare
+            self._cache = prefixes.new_cache(len(own), most)
             keys = (inputs.voice, inputs.null)
             wanted = [
                 SlotPrefix(prefix, self._slot(level, condition), keys[condition])
                 for level, conditions in self._prefixes.items()
                 for condition, prefix in enumerate(conditions)
             ]
-            prefixes.read(wanted, self._cache, read or one_by_one(model))
+            prefixes.read(wanted, self._cache, self._read)
 
     @property
     def is_light(self) -> bool:
         """Whether all levels are greedy, over all codes and without guidance."""
         return not self.kind.guided and all(one.is_light for one in self.kind.levels)
 
-    def cut(self, ar_codes: Tensor, *, ended: bool) -> list[Window]:
+    def cut(
+        self, ar_codes: Tensor, *, ended: bool, grown: Sequence[TextGrowth] = ()
+    ) -> list[Window]:
         """Take the next final frames ``[n]`` of level 0; return what can be sampled then, in order.
+
+        ``grown`` is what more of the text they were drawn with.
 
         When the frames have ended, something is returned: of no frames, if nothing is left.
         """
         self.ar_codes = torch.cat([self.ar_codes, ar_codes])
+        self._growths += grown
         count = len(self.ar_codes)
         windows = self._windows.up_to(count, ended=ended)
         return windows or [Window(count, count, count, count)] * ended
@@ -173,6 +183,7 @@ class NarState:
         first, start, end, _ = window
         if start == end:
             return
+        self.grow(window)
         conditions = self.conditions
         device = self._codebooks.device
 
@@ -192,6 +203,33 @@ class NarState:
         codes = sample_chunk(rows, partial(self._feed, first), self._codebooks, kind)[0]
         own = codes[start - first : end - first, : self.count]
         self.codes = torch.cat([self.codes, own])
+
+    @torch.inference_mode()
+    def grow(self, window: Window) -> None:
+        """Go on with as much of the text as the last frame of a window was drawn with.
+
+        Frames that are sampled keep their keys and values.
+        """
+        before = self.inputs
+        while self._growths and self._growths[0].frame < window.last:
+            self.inputs = self.inputs.grown(self._growths.popleft())
+        if self.inputs is before or not self._prefixes:
+            return
+        text = self.inputs.prefix(self._model, 1)
+        old = len(self._prefixes[1][0])
+        for level, prefixes in self._prefixes.items():
+            prefixes[0] = text.at_level(level)
+        if (cache := self._cache) is None:
+            return
+        slots = {level: self._slot(level, 0) for level in self._prefixes}
+        held = {level: cache.lift(slot, old, cache.lengths[slot]) for level, slot in slots.items()}
+        for slot in slots.values():
+            cache.rewind(slot, 0)
+        key = self.inputs.voice
+        wanted = [SlotPrefix(self._prefixes[level][0], slot, key) for level, slot in slots.items()]
+        self._cached.read(wanted, cache, self._read)
+        for level, slot in slots.items():
+            cache.lay(slot, held[level])
 
     def given(self, window: Window) -> NDArray[np.int64]:
         """Return the codes ``[n, K]`` of a window's frames that are not sampled, or -1."""

@@ -13,6 +13,7 @@ from app.engine.job import Alignment, AudioChunk, Samples
 from app.engine.nar.alignment import UtteranceAlignment
 from app.engine.nar.chunks import Window, chunks_of
 from app.engine.nar.state import NarState
+from app.engine.utterance import TextGrowth
 from models.checkpoints.sources import SpeechModel
 from models.codecs.vocos import Vocos
 
@@ -59,13 +60,17 @@ class UtteranceDecoder(Iterator[AudioChunk]):
         self._ended = False
         self._made: deque[AudioChunk | Exception] = deque()
 
-    def feed(self, codes: Tensor, ended: bool) -> None:
+    def feed(self, codes: Tensor, ended: bool, grown: Sequence[TextGrowth] = ()) -> None:
         """Take the next final frames ``[n]`` int64 of level 0; ``ended``: they are the last.
+
+        ``grown`` is what more of the text they were drawn with.
 
         They are cut at once, so that chunks can be made with those of other utterances before they
         are asked for.
         """
-        self._work += self.levels.cut(codes.cpu(), ended=ended)
+        self._work += self.levels.cut(codes.cpu(), ended=ended, grown=grown)
+        if self._alignment is not None:
+            self._alignment.growths += grown
         self._ended = ended
 
     def __next__(self) -> AudioChunk:

@@ -121,7 +121,7 @@ def _places(line: str, tokens: Sequence[tuple[int, int]], joined: Container[int]
     words = [line[begin:end] for begin, end in tokens]
     places = []
     for number, ((_, end), (start, _)) in enumerate(pairwise(tokens)):
-        cost, pauses = _cost(words[number], words[number + 1], words[number + 2 : number + 3])
+        cost, pauses = border_cost(words[number], words[number + 1], words[number + 2 : number + 3])
         within = number > 0 and words[number - 1].lower() in _DEPENDENT - _AUXILIARIES
         if cost == _BARE and within:
             cost = _PHRASE  # before coffin warehouses
@@ -134,8 +134,11 @@ def _places(line: str, tokens: Sequence[tuple[int, int]], joined: Container[int]
     return places
 
 
-def _cost(before: str, after: str, then: Sequence[str]) -> tuple[float, bool]:
-    """Return the cost of a cut between two words, and whether speech pauses there."""
+def border_cost(before: str, after: str, then: Sequence[str] = ()) -> tuple[float, bool]:
+    """Return the cost of a cut between two words, and whether speech pauses there.
+
+    ``then`` has the word behind the second, if it is known.
+    """
     bare = before.rstrip(_CLOSING)
     if not any(map(str.isalnum, after)) and after not in "\ue000":
         return _INNER, False  # a dash belongs to what is before

@@ -30,6 +30,7 @@ KNOBS: dict[str, dict[str, Any]] = {
     "the voice's own": {},
     "penalties": {"repetition_penalty": 1.3, "frequency_penalty": 0.3, "dry_multiplier": 0.5},
     "mirostat": {"mirostat_mode": 2, "temperature": 1.0, "top_p": 1.0},
+    "a text that grows": {"text_lookahead_words": 2},
     "entropix that pauses": {"entropix": True, "cfg_strength": 1.0},
     "much backtracking": {
         "temperature": 1.3,

@@ -161,6 +161,7 @@ ROWS: dict[str, tuple[Any, Knobs]] = {
     "ras_mask_first": (False, {"ras": True} | AGAIN_AND_AGAIN),
     "sampler_order": ("llama", {"temperature": 3.0, "top_p": 0.5}),
     "temperature_last": (True, {"temperature": 3.0, "top_p": 0.5}),
+    "text_lookahead_words": (1, {"input": "Hello there, dear water."}),
     "alignment_stop_frames": (1, {}),
     "backtrack": (False, STUCK),
     "backtrack_max_period": (1, SWAYING),

@@ -127,3 +127,28 @@ def test_a_text_is_followed_where_no_symbols_are_skipped_or_repeated(
     walked: list[int], whole: bool
 ) -> None:
     assert (followed(np.eye(8, dtype=np.float32)[walked]) == 1.0) == whole
+
+
+@given(seed=st.integers(0, 10**6), at=st.integers(1, 20), back=st.integers(0, 10))
+def test_a_path_in_text_that_is_no_other_goes_on_as_it_would_have(
+    seed: int, at: int, back: int
+) -> None:
+    rows, plain, grown = attention(30, 9, seed), MonotonicPath(9), MonotonicPath(9)
+    for path in (plain, grown):
+        path.push(rows[:at])
+        if path is grown:
+            path.grow(9, np.arange(9), 9)
+        path.rewind(max(0, at - back))
+        path.push(rows[at:])
+    assert plain.at == grown.at
+    np.testing.assert_array_equal(plain.walked(), grown.walked())
+
+
+def test_a_path_keeps_its_symbols_where_they_have_moved_and_reaches_what_is_new() -> None:
+    path = MonotonicPath(4)
+    path.push(np.eye(4, dtype=np.float32)[[0, 1, 2, 3]])
+    path.grow(6, np.array([0, 1, 3, 3]), 6)  # a symbol more in the second word, the end is it, too
+    assert path.at == [0, 1, 3, 3]
+    assert path.walked().tolist() == [0, 1, 3, 3]
+    assert path.push(np.eye(6, dtype=np.float32)[[4, 5]]).tolist() == [4, 5]
+    assert path.walked().tolist() == [0, 1, 3, 3, 4, 5]

@@ -97,3 +97,24 @@ def test_keys_are_told_to_within_half_a_step() -> None:
 def test_a_cache_takes_a_good_quarter_of_floats() -> None:
     cache = Int8Cache(CONFIG.model_copy(update={"width": 256}), 3, 128)
     assert cache.bytes == 2 * 3 * 2 * 128 * 2 * (64 + 4)
+
+
+def test_positions_that_are_lifted_and_laid_elsewhere_are_those_that_were_written_there() -> None:
+    source, moved, written = (Int8Cache(CONFIG, 2, 300) for _ in range(3))
+    fill(source, 1, 200)
+    lifted = source.lift(1, 70, 150)
+    source.rewind(1, 0)
+    fill(source, 1, 10, seed=9)  # what was lifted is a copy
+    fill(moved, 0, 37, seed=3)
+    moved.lay(0, lifted)
+    assert moved.lengths == [117, 0]
+    fill(written, 0, 200)
+    for layer in range(CONFIG.layers):
+        np.testing.assert_array_equal(
+            moved.keys_of(layer, 0)[:, 37:], written.keys_of(layer, 0)[:, 70:150]
+        )
+    again = moved.lift(0, 37, 117)
+    for one, other in zip(again.arrays, written.lift(0, 70, 150).arrays, strict=True):
+        np.testing.assert_array_equal(one, other)
+    with pytest.raises(ValueError, match="holds 300 positions, 317 asked for"):
+        moved.lay(0, written.lift(0, 0, 200))

@@ -10,6 +10,7 @@ from itertools import chain
 from typing import Any
 
 import pytest
+import torch
 
 from gpu.streams import Work
 from models.stack import paged_cache
@@ -159,3 +160,25 @@ def test_a_page_is_free_when_all_streams_that_had_it_are_done_or_else_waited_for
         if chance.random() < 0.3:
             for one in chance.choice([*reads.values()]):
                 one.done = True
+
+
+def test_positions_that_are_lifted_are_laid_into_pages_of_the_slots_own() -> None:
+    pool = pool_of(12)
+    cache, other = pool.new_cache(2, ROOM), pool.new_cache(1, ROOM)
+    grow(cache, 0, 2 * PAGE + 5)
+    for number, tensor in enumerate((*pool.keys, *pool.values)):
+        tensor.copy_(torch.arange(tensor.numel()).view(tensor.shape) + number)
+    expected = [cache.keys_of(layer, 0)[:, 3 : PAGE + 9].clone() for layer in range(3)]
+    lifted = cache.lift(0, 3, PAGE + 9)
+    grow(other, 0, PAGE + 2)
+    cache.rewind(0, 0)
+    cache.load(0, other)
+    shared = cache.keys_of(0, 0)
+    cache.lay(0, lifted)
+    assert cache.lengths[0] == 2 * PAGE + 8
+    for layer in range(3):
+        assert torch.equal(cache.keys_of(layer, 0)[:, PAGE + 2 :], expected[layer])
+    assert torch.equal(cache.keys_of(0, 0)[:, : PAGE + 2], shared)
+    assert torch.equal(other.keys_of(0, 0), shared)  # whose last page is not written
+    cache.lay(1, cache.lift(0, 4, 4))
+    assert cache.lengths[1] == 0

@@ -15,13 +15,14 @@ from samplers.knobs.params import SamplingParams
 
 SYMBOLS, LEAD = 12, 3
 END = SYMBOLS - 2  # the last mark
+IDS = [1, *range(10, 10 + SYMBOLS - 2), 2]
 SPOKEN = [symbol for symbol in range(1, END) for _ in range(3)]  # three frames a symbol
 KNOBS = SamplingParams(alignment_stop_frames=24, backtrack_repeat_frames=5, backtrack=True)
 
 
 def progress_of(attended: Sequence[int], params: SamplingParams = KNOBS) -> TextProgress:
     """The progress after frames that attend to some symbols, fully."""
-    progress = TextProgress(params, SYMBOLS, LEAD)
+    progress = TextProgress(UtteranceSpec(IDS, params, 0, 0, 500), SYMBOLS, LEAD)
     for symbol in attended:
         row = np.eye(SYMBOLS, dtype=np.float32)[symbol, None, None]
         ((frame,),) = MonotonicPath.ahead([progress.path], row)
@@ -71,6 +72,7 @@ def test_frames_behind_the_text_are_counted_from_its_last_symbol() -> None:
         ({"backtrack_repeat_frames": 5}, False),
         ({"backtrack_repeat_frames": 5, "backtrack": True}, True),
         ({"backtrack": True}, False),
+        ({"text_lookahead_words": 1}, True),
     ],
 )
 def test_the_alignment_is_followed_where_a_knob_asks_for_it(
@@ -81,9 +83,9 @@ def test_the_alignment_is_followed_where_a_knob_asks_for_it(
 
 def said(attended: Sequence[int], params: SamplingParams = KNOBS) -> ArSequence:
     """A sequence that drew a new code at each frame until it ended."""
-    inputs = UtteranceSpec([1, *range(10, 10 + SYMBOLS - 2), 2], params, 0, 0, 500)
+    inputs = UtteranceSpec(IDS, params, 0, 0, 500)
     backtracker = Backtracker(params, (), first_block=15) if params.backtrack else None
-    progress = TextProgress(params, SYMBOLS, LEAD)
+    progress = TextProgress(inputs, SYMBOLS, LEAD)
     one = ArSequence(inputs, [GuidanceBranch(0, 1, 1)], backtracker, progress, stop_token=512)
     for number, symbol in enumerate(attended):
         row = np.eye(SYMBOLS, dtype=np.float32)[symbol, None, None]

@@ -6,10 +6,17 @@ import numpy as np
 import pytest
 
 from app.engine.backend.limits import check_limits, limits_of
-from app.engine.backend.plan_checks import choose_ar, limited, nar_plan
+from app.engine.backend.plan_checks import check_kept, choose_ar, limited, nar_plan
 from app.engine.errors import InvalidRequest
-from app.engine.job import USUAL_PHONEME_S, OutputOptions, SpeechJob, SpeechResult, UtteranceResult
-from models.config import ModelConfig
+from app.engine.job import (
+    USUAL_PHONEME_S,
+    OutputOptions,
+    Resume,
+    SpeechJob,
+    SpeechResult,
+    UtteranceResult,
+)
+from models.config import AlignmentHead, ModelConfig
 from models.text import Utterance
 from samplers.knobs.features import idle_knobs
 from samplers.knobs.params import SamplingParams
@@ -79,6 +86,8 @@ def test_without_a_limit_a_job_stays_as_it_is():
 IDLE = {"top_k", "nar_len_steps", "nar_left_context_frames", "nar_lookahead_frames"}
 AR_ONLY = CONFIG.model_copy(update={"masked_level_0": False})
 UNGUIDED = CONFIG.model_copy(update={"has_null_condition": False})
+ALIGNED = CONFIG.model_copy(update={"alignment": AlignmentHead(layer=1, head=1)})
+UNIFIED = ALIGNED.model_copy(update={"unified_positions": True})
 CAUSAL, BLOCKS = (CONFIG.model_copy(update={"nar_mask": m}) for m in ("causal", "block_causal"))
 
 
@@ -117,6 +126,8 @@ def settle(params: SamplingParams, knobs: dict[str, object], config: ModelConfig
         ({"nar_window_frames": 15}, BLOCKS, "nar_window_frames", "need no windows"),
         ({"logit_bias": {CONFIG.stop_token + 1: 1.0}}, CONFIG, "logit_bias", "is the stop"),
         ({"dry_sequence_breakers": [-1]}, CONFIG, "dry_sequence_breakers", "is the stop"),
+        ({"text_lookahead_words": 1}, CONFIG, "text_lookahead_words", "no attention head"),
+        ({"text_lookahead_words": 1}, UNIFIED, "text_lookahead_words", "must not grow"),
     ],
 )
 def test_what_a_model_cannot_do_is_refused(
@@ -142,6 +153,23 @@ def test_a_knob_of_the_other_method_or_of_no_window_is_idle(knobs: dict[str, obj
     chosen = resolve(SamplingParams.model_validate(knobs | {"seed": 0}))
     settled = settle(chosen, knobs, CONFIG)
     assert idle_knobs(settled, knobs).keys() == knobs.keys() & IDLE
+
+
+@pytest.mark.parametrize("lookahead", [0, 1])
+def test_a_take_is_gone_on_from_with_the_look_ahead_that_it_was_drawn_with(lookahead: int) -> None:
+    params = resolve(SamplingParams(seed=0, text_lookahead_words=1))
+    params = params.model_copy(update={"level_0": "ar"})
+    kept = Resume(
+        (UtteranceResult(np.zeros((3, CONFIG.levels), np.int16), "stop", phonemes="a"),),
+        0,
+        lookahead,
+    )
+    if lookahead == 1:
+        check_kept(JOB, kept, [Utterance("a", "a")], params, ALIGNED)
+        return
+    with pytest.raises(InvalidRequest, match="text_lookahead_words 0") as refused:
+        check_kept(JOB, kept, [Utterance("a", "a")], params, ALIGNED)
+    assert refused.value.param == "text_lookahead_words"
 
 
 def test_windows_are_taken_where_all_is_seen() -> None:

@@ -47,6 +47,7 @@ REQUESTS: list[dict[str, Any]] = [
     {"beam_width": 3, "max_duration_s": 0.5},
     {"backtrack": True, "backtrack_max_silence": 20, "context_utterances": 1},
     {"timestamps": "word", "prompt_as_prefix": True},
+    {"timestamps": "word", "text_lookahead_words": 1, "cfg_strength": 1.5},
 ]  # fmt: skip
 
 
