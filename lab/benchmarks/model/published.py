@@ -1,25 +1,34 @@
 """CPU speed and memory of a checkpoint of the published size, with random weights.
 
     python -m lab.benchmarks.model.published --threads 1 2 --out published.json
+    python -m lab.benchmarks.model.published --layout vall-e-x --weights int8
 
-The sizes are those of `ar+nar-len-llama-8`: 12 layers of 1024, 16 heads, 229 M parameters; speed
-does not depend on the weights. For each number of threads, medians over rounds: AR codes a second
-with 300 and 500 cached positions, prefill of the prefix, seconds of NAR passes a second of audio,
-and one guided masked pass. Takes three minutes. The figures of the reference, which has no cache,
-were measured once, on one thread of such a machine while others used it.
+The sizes are those of `ar+nar-len-llama-8`: 12 layers of 1024, 16 heads, 229 M parameters; or of
+VALL-E X, with two such stacks, which is written to a file as it is published and loaded from it.
+Speed does not depend on the weights. For each number of threads, medians over rounds: AR codes a
+second with 300 and 500 cached positions, prefill of the prefix, seconds of NAR passes a second of
+audio, and one guided masked pass of a model that has them. Takes three minutes. The figures of the
+reference of the former, which has no cache, were measured once, on one thread of such a machine
+while others used it.
 """
 
 import json
 import platform
 import resource
 import statistics
+import tempfile
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from time import perf_counter
 
 import torch
+from safetensors.torch import save_file
 
 from lab.benchmarks.harness.report import argument_parser
+from models.checkpoints.vallex.layout import StackLayout, VallexLayout
+from models.checkpoints.vallex.load import load_vallex
 from models.config import ModelConfig
+from models.int8.quantized import quantize_linears
 from models.valle import Valle
 from samplers.ar.sampler import ArSampler
 from samplers.ar.state import RowInput, SlotTable
@@ -60,6 +69,21 @@ def random_model(config: ModelConfig) -> Valle:
     model = Valle(config)
     model.lay_out_for_steps()
     return model.eval().requires_grad_(False)
+
+
+def random_vallex(*, layers: int, width: int) -> tuple[Valle, float]:
+    """Return a random VALL-E X, and the seconds of its loading from a file."""
+    stack = StackLayout(width, layers, 4 * width)
+    layout = VallexLayout(stack, stack, texts=2048, languages=3, start_token=True)
+    torch.manual_seed(0)
+    tensors = {name: torch.randn(shape) / width**0.5 for name, shape in layout.shapes().items()}
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "model.safetensors"
+        save_file(tensors, file)
+        del tensors
+        started_s = perf_counter()
+        model = load_vallex(file)
+        return model, perf_counter() - started_s
 
 
 def median_s(run: Callable[[], object], rounds: int) -> float:
@@ -105,7 +129,8 @@ def passes(model: Valle, frames: int, rounds: int) -> dict[str, float]:
     ids = [1, *range(4, 2 + PHONEMES), 2]
     prompt = torch.randint(config.codes, (PROMPT_FRAMES, config.levels))
     codes = torch.randint(config.codes, (frames, config.levels))
-    prefix, null = model.prefix(ids, 0, prompt=prompt), model.null_prefix(0)
+    prefix = model.prefix(ids, 0, prompt=prompt)
+    null = model.null_prefix(0) if config.masked_level_0 else None
     cache = model.new_cache(1, len(prefix))
 
     def read() -> None:
@@ -118,20 +143,23 @@ def passes(model: Valle, frames: int, rounds: int) -> dict[str, float]:
 
     def masked() -> None:
         for one in (prefix, null):
+            assert one is not None
             model.masked_logits(one, codes[:, 0])
 
-    return {
+    figures = {
         "prefix_s": median_s(read, rounds),
         "nar_s_a_second_of_audio": median_s(nar, rounds) * FRAME_RATE_HZ / frames,
-        "guided_masked_pass_s": median_s(masked, rounds),
     }
+    if config.masked_level_0:
+        figures["guided_masked_pass_s"] = median_s(masked, rounds)
+    return figures
 
 
-def measure(config: ModelConfig, threads: Sequence[int], rounds: int, frames: int) -> Figures:
+def measure(model: Valle, threads: Sequence[int], rounds: int, frames: int) -> Figures:
     """Return the speeds by number of threads, and the memory."""
     from tqdm import tqdm
 
-    model = random_model(config)
+    config = model.config
     figures: Figures = {}
     for count in tqdm(threads):
         torch.set_num_threads(count)
@@ -139,11 +167,10 @@ def measure(config: ModelConfig, threads: Sequence[int], rounds: int, frames: in
             f"codes_a_second_at_{mark}": codes_a_second(model, mark, 40, rounds) for mark in MARKS
         }
         figures[f"{count} threads"] = speeds | passes(model, frames, rounds)
-    parameters = sum(tensor.numel() for tensor in model.state_dict().values())
+    floats = sum(one.numel() for one in model.parameters())  # those that levels share count once
     a_position = 2 * 4 * config.layers * config.kv_heads * config.head_dim
     figures["memory"] = {
-        "parameters_millions": parameters / 1e6,
-        "weights_mib": parameters * 4 / 2**20,
+        "float32_millions": floats / 1e6,
         "cache_mib_a_stream_at_500": 500 * a_position / 2**20,
         "peak_rss_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10,
     }
@@ -158,14 +185,29 @@ def main() -> None:
     parser.add_argument("--frames", type=int, default=225, help="length of the utterance")
     parser.add_argument("--layers", type=int, default=12)
     parser.add_argument("--width", type=int, default=1024)
+    parser.add_argument("--layout", choices=("ar+nar-len", "vall-e-x"), default="ar+nar-len")
+    parser.add_argument("--weights", choices=("float32", "int8"), default="float32")
     args = parser.parse_args()
-    config = published_config(layers=args.layers, width=args.width)
-    figures = measure(config, args.threads, args.rounds, args.frames)
-    print(f"torch {torch.__version__}, {platform.processor() or platform.machine()}, float32")
-    beside = {
-        f"codes_a_second_at_{mark}": f"  (reference {speed:.2f}, one thread)"
-        for mark, speed in REFERENCE_CODES_A_SECOND.items()
-    }
+    start = {}
+    beside = {}
+    if args.layout == "vall-e-x":
+        model, load_s = random_vallex(layers=args.layers, width=args.width)
+        start["load_s"] = load_s
+    else:
+        model = random_model(published_config(layers=args.layers, width=args.width))
+        beside = {
+            f"codes_a_second_at_{mark}": f"  (reference {speed:.2f}, one thread)"
+            for mark, speed in REFERENCE_CODES_A_SECOND.items()
+        }
+    if args.weights == "int8":
+        started_s = perf_counter()
+        quantize_linears(model)
+        start["quantise_s"] = perf_counter() - started_s
+    figures = measure(model, args.threads, args.rounds, args.frames)
+    if start:
+        figures["start"] = start
+    kind = platform.processor() or platform.machine()
+    print(f"torch {torch.__version__}, {kind}, {args.layout}, {args.weights}")
     for group, values in figures.items():
         print(group)
         for name, value in values.items():
