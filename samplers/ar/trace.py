@@ -4,6 +4,7 @@ A record holds device tensors, so that tracing never waits for the device; `colu
 utterance to the host when it is over.
 """
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
@@ -62,9 +63,15 @@ def columns(tokens: Iterable[tuple[TraceStep, int]], *, top: int = 0) -> dict[st
 
 
 def entries(columns: Mapping[str, NDArray[Any]]) -> list[dict[str, Any]]:
-    """Return columns ``[N]`` as N dictionaries of plain numbers."""
+    """Return columns ``[N]`` as N dictionaries of plain numbers.
+
+    The last of `TOPS` is of codes that could be sampled: fewer than n where fewer were left.
+    """
     values = [
-        [[_likely(code) for code in token] for token in column.tolist()]
+        [
+            [_likely(code) for code in token if name != TOPS[-1] or code[len(STAGES)] > -math.inf]
+            for token in column.tolist()
+        ]
         if name in TOPS
         else column.tolist()
         for name, column in columns.items()

@@ -467,8 +467,8 @@ def test_a_token_shows_the_ten_likeliest_codes_and_what_each_processor_did(studi
     told = page.text_content(f"[data-take='{number}'] .token summary")
     frame = int(told.split("frame ")[1].split()[0])
     token = [one for one in report["utterances"][0]["tokens"] if one["frame"] == frame][-1]
-    left = [one for one in token["top_scores"] if one["score"] is not None]
-    codes = list(dict.fromkeys(one["code"] for one in token["top_logprobs"] + left))
+    likeliest = token["top_logprobs"] + token["top_scores"]
+    codes = list(dict.fromkeys(one["code"] for one in likeliest))
     rows = page.locator(".likeliest tbody tr")
     assert [
         int(row) for row in rows.evaluate_all("all => all.map(one => one.dataset.code)")

@@ -19,7 +19,7 @@ export function Token({ app, take, open, place: { utterance, frame }, seconds })
 
 /** The likeliest codes before and after the processors, and by how many nats each processor moved them. */
 function Likeliest({ take, token }) {
-  const codes = [...new Map([...token.top_logprobs, ...token.top_scores.filter(({ score }) => score !== null)].map((one) => [one.code, one])).values()];
+  const codes = [...new Map([...token.top_logprobs, ...token.top_scores].map((one) => [one.code, one])).values()];
   const names = [...new Set(codes.flatMap(({ effects }) => Object.keys(effects)))];
   const moved = (nats) => (nats === undefined ? "" : nats === null ? "out" : `${nats > 0 ? "+" : "−"}${Math.abs(nats).toFixed(2)}`);
   return html`
