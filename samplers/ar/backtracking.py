@@ -14,16 +14,16 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
 
 from samplers.ar.backtrack import Backtrack, BacktrackCause
+from samplers.ar.state import Avoided
 from samplers.knobs.features import rewindable
 from samplers.knobs.params import SamplingParams
 from samplers.ops.stuck import discourage, find_loop, find_silence
 
 KEPT_SILENCE = 20  # frames: a pause, as people make them
 FAILURES_TO_BAN = 2
-RETURN_FRAMES = (4, 8, 16, 32, 48)
+RETURN_FRAMES = (16, 32, 48, 48, 48, 48, 48)
 """Frames before speech goes back in its text that are sampled again: further each time it fails,
 and then such speech may stand. docs/results/texts.md has what others gave."""
 
@@ -56,6 +56,8 @@ class Backtracker:
         self._first_block = first_block
         self._silent = frozenset(silent)
         self._failures: dict[int, Counter[int]] = {}
+        # What took words back last, and how often about there
+        self._repeat: tuple[Backtrack, int] | None = None
         self.taken: list[Backtrack] = []
         self._kept = kept_frames
         for backtrack in kept_backtracks:
@@ -79,18 +81,29 @@ class Backtracker:
             return self._params.backtrack_window
         return rewindable(self._params, self._reached)
 
-    def avoided(self, frame: int, vocab_size: int) -> Tensor | None:
-        """Return ``(V,)`` nats to add where codes failed at a frame, -inf after two; or None."""
-        failures = self._failures.get(frame)
-        if not failures:
+    def avoided(self, frame: int, vocab_size: int) -> Avoided | None:
+        """Return what to add to ``(V,)`` logits from a frame on, where codes failed; or None.
+
+        What failed at a frame is avoided there, and forbidden after two failures. Where words were
+        said again all codes that were removed are avoided until some frames behind them, and what
+        failed meanwhile with them; guidance, which favours such words, is off until then.
+        """
+        failures = self._failures.get(frame, Counter())
+        times = dict(failures)
+        until = frame + 1
+        repeats = self._repeat is not None and frame < self._repeat[0].until
+        if self._repeat is not None and repeats:
+            repeat, attempts = self._repeat
+            times |= {code: max(attempts, times.get(code, 0)) for code in repeat.codes}
+            until = repeat.until
+        if not times:
             return None
-        params = self._params
-        times = torch.tensor([list(failures.values())])
-        codes = torch.tensor([list(failures)])
-        strength = torch.tensor([[params.backtrack_strength]])
-        nothing = torch.zeros(1, vocab_size)
-        nats = discourage(nothing, codes, params.backtrack_factor**times, strength)
-        return nats.index_fill_(1, codes[times >= FAILURES_TO_BAN], -torch.inf)[0]
+        codes = torch.tensor([list(times)])
+        factors = self._params.backtrack_factor ** torch.tensor([list(times.values())])
+        strength = torch.tensor([[self._params.backtrack_strength]])
+        nats = discourage(torch.zeros(1, vocab_size), codes, factors, strength)[0]
+        nats[[code for code, failed in failures.items() if failed >= FAILURES_TO_BAN]] = -torch.inf
+        return Avoided(nats, until, unguided=repeats)
 
     def check(self, codes: Sequence[int], returned: int | None = None) -> Verdict | None:
         """Look for a loop, a silence or a banned sequence at the end; call after every frame.
@@ -101,7 +114,7 @@ class Backtracker:
         length = len(codes)
         self._reached = max(self._reached, length)
         found = self._sequence(codes) or self._loop(codes) or self._silence(codes)
-        found = found or self._return(returned)
+        found = found or self._return(returned, length)
         if found is None:
             return None
         cause, keep = found
@@ -116,14 +129,20 @@ class Backtracker:
         keep = max(keep, self._kept)
         if keep >= length:
             return None
-        self._note(Backtrack(cause, length, keep, codes[keep]))
+        removed = tuple(codes[keep:]) if cause == "repeat" else ()
+        self._note(Backtrack(cause, length, keep, codes[keep], removed))
         return Verdict(keep, stuck=False)
 
     def _note(self, backtrack: Backtrack) -> None:
-        self.taken.append(backtrack)
         # Failures at later frames followed codes that are now rewound: they no longer apply.
         kept = backtrack.kept
         self._failures = {at: codes for at, codes in self._failures.items() if at <= kept}
+        if self._repeat is not None and self._repeat[0].kept > kept:
+            self._repeat = None
+        self.taken.append(backtrack)
+        if backtrack.cause == "repeat":
+            self._repeat = backtrack, self._repeats(backtrack.frames)
+            return
         repeated = kept in self._failures
         # Another code of silence may lead out of a silence; where that failed, none does.
         all_silence = backtrack.cause == "silence" and repeated
@@ -153,17 +172,19 @@ class Backtracker:
         hit = find_silence(recent, self._silent, longest=longest, keep=keep)
         return None if hit is None else ("silence", len(codes) - len(recent) + hit.rewind_to)
 
-    def _return(self, returned: int | None) -> tuple[BacktrackCause, int] | None:
+    def _return(self, returned: int | None, length: int) -> tuple[BacktrackCause, int] | None:
         """Sample what leads back to earlier words again, from further before each time it fails."""
         if returned is None:
             return None
-        tried = sum(
-            one.cause == "repeat" and abs(one.kept - returned) <= RETURN_FRAMES[-1]
-            for one in self.taken
-        )
+        tried = self._repeats(length)
         if tried >= len(RETURN_FRAMES):
             return None
         return "repeat", max(0, returned - RETURN_FRAMES[tried])
+
+    def _repeats(self, length: int) -> int:
+        """Return how often words were taken back at about a length."""
+        near = RETURN_FRAMES[-1]
+        return sum(one.cause == "repeat" and abs(one.frames - length) <= near for one in self.taken)
 
     def _sequence(self, codes: Sequence[int]) -> tuple[BacktrackCause, int] | None:
         """Find a sequence of `ban_sequences` that was completed although its end is penalised."""

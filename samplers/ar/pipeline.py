@@ -191,7 +191,8 @@ class BatchView:
         self._keys = numbers[:, HostColumn.KEY, None]
         self._attempts = numbers[:, HostColumn.ATTEMPT, None]
         self._prompts = numbers[:, HostColumn.PROMPTED, None]
-        self._avoided = numbers[:, HostColumn.AVOID, None]
+        self._avoided_until = numbers[:, HostColumn.AVOID_UNTIL, None]
+        self._unguided_until = numbers[:, HostColumn.UNGUIDED_UNTIL, None]
         self.limits = numbers[:, HostColumn.LIMIT, None]
 
     @property
@@ -214,10 +215,12 @@ class BatchView:
         moved = guide(with_text[:, None], null[:, None], *self._guidance)[:, 0]
         return own.index_copy(0, self._guided, moved)
 
-    def avoid(self, logits: Tensor) -> Tensor:
-        """Return ``(B, V)`` logits, lowered where an attempt at this frame failed before."""
-        applies = self.lengths[:, None] == self._avoided
-        return torch.where(applies, logits + self._table.avoid[self._at], logits)
+    def avoid(self, own: Tensor, guided: Tensor) -> Tensor:
+        """Return ``(B, V)`` logits of `guide`, changed where attempts at these frames failed."""
+        lengths = self.lengths[:, None]
+        logits = torch.where(lengths < self._unguided_until, own, guided)
+        lowered = logits + self._table.avoid[self._at]
+        return torch.where(lengths < self._avoided_until, lowered, logits)
 
     def scores(self, logits: Tensor) -> Scores:
         """Return the scores of a step, of ``(B, V)`` float32 without NaN, before any processor."""

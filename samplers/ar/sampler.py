@@ -12,7 +12,7 @@ from torch import Tensor
 
 from samplers.ar.effects import SAMPLING, Effects
 from samplers.ar.pipeline import BatchView
-from samplers.ar.state import HostColumn, RowInput, SlotTable
+from samplers.ar.state import Avoided, HostColumn, RowInput, SlotTable
 from samplers.ar.trace import StepTensors, Trace, TraceStep
 from samplers.ops.beam import extend
 from samplers.ops.rows import sanitise
@@ -87,26 +87,28 @@ class ArSampler:
             self._built = {slots: rows for slots, rows in self._built.items() if slot not in slots}
 
     @torch.inference_mode()
-    def rewind(self, slot: int, length: int, avoid: Tensor | None = None) -> None:
+    def rewind(self, slot: int, length: int, avoided: Avoided | None = None) -> None:
         """Keep the first ``length`` codes of a row, which goes on with fresh noise; see `avoid`."""
         self.table.rewind(slot, self._rows[slot], length)
-        if avoid is not None:
-            self.avoid(slot, length, avoid)
+        if avoided is not None:
+            self.avoid(slot, avoided)
 
     @torch.inference_mode()
-    def change(self, slot: int, row: RowInput, length: int, avoid: Tensor | None = None) -> None:
+    def change(self, slot: int, row: RowInput, length: int, avoided: Avoided | None = None) -> None:
         """Have a row go on as another one behind its first codes, with the noise it would have."""
         self._rows[slot] = row
         self._built = {slots: rows for slots, rows in self._built.items() if slot not in slots}
         self.table.change(slot, row, length)
-        if avoid is not None:
-            self.avoid(slot, length, avoid)
+        if avoided is not None:
+            self.avoid(slot, avoided)
 
     @torch.inference_mode()
-    def avoid(self, slot: int, frame: int, nats: Tensor) -> None:
-        """Have ``(V,)`` nats added to a row's logits of its next frame, ``frame``."""
-        self.table.avoid[slot] = nats.to(self.table.avoid.device, non_blocking=True)
-        self.table.host[slot, HostColumn.AVOID] = frame
+    def avoid(self, slot: int, avoided: Avoided) -> None:
+        """Have the logits of a row's next frames changed."""
+        self.table.avoid[slot] = avoided.nats.to(self.table.avoid.device, non_blocking=True)
+        numbers = self.table.host[slot]
+        numbers[HostColumn.AVOID_UNTIL] = avoided.until
+        numbers[HostColumn.UNGUIDED_UNTIL] = avoided.until if avoided.unguided else 0
 
     @torch.inference_mode()
     def fork(self, source: int, target: int, length: int, code: int, number: int) -> None:
@@ -164,9 +166,8 @@ class ArSampler:
         rows = self._batch_views(tuple(self.active if slots is None else slots))
         rows.load()
         logits = rows.guide(own, null)
-        if self.table.host[:, HostColumn.AVOID].max() >= 0:
-            logits = rows.avoid(logits)
-            self.table.host[rows.slots, HostColumn.AVOID] = -1
+        if self.table.avoids(rows.slots):
+            logits = rows.avoid(own, logits)
         scores = rows.scores(sanitise(logits))
         clean = scores.logits
         scores.attention = attention

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -34,8 +35,17 @@ class HostColumn(IntEnum):
     LIMIT = 2  # frames that it may have
     KEY = 3  # of its random stream
     PROMPTED = 4  # codes of a prompt that its penalties count
-    AVOID = 5  # the frame at which `avoid` is added to its logits; -1: none
-    PARTNER = 6  # the slot of its unconditional logits; its own if it is not guided
+    AVOID_UNTIL = 5  # the first frame at which `avoid` is not added to its logits any more
+    UNGUIDED_UNTIL = 6  # the first frame at which it is guided again
+    PARTNER = 7  # the slot of its unconditional logits; its own if it is not guided
+
+
+class Avoided(NamedTuple):
+    """What changes the logits of a row from its next frame on."""
+
+    nats: Tensor  # ``(V,)`` float32, added to them; -inf forbids
+    until: int  # the first frame at which they are the model's again
+    unguided: bool = False  # whether there is no guidance until then
 
 
 @dataclass(frozen=True)
@@ -103,12 +113,11 @@ class SlotTable:
         # ``[S, len(Host)]`` int64, the host's side of `numbers`
         self.host = np.zeros((slots, len(HostColumn)), np.int64)
         self.host[:, HostColumn.PARTNER] = range(slots)
-        self.host[:, HostColumn.AVOID] = -1
         numbers = torch.from_numpy(self.host)
         shared = shared and device.type == "cpu"
         # ``[S, len(Host)]`` int64
         self.numbers = numbers if shared else torch.zeros_like(numbers, device=device)
-        # ``[S, V]`` float32, added to the logits of one frame
+        # ``[S, V]`` float32, added to the logits of some frames
         self.avoid = torch.zeros(slots, vocab_size, device=device)
         # ``[S, P + N + 1]`` int64: the prompt that penalties count, then the frames
         self.codes = torch.zeros(slots, prompt + frames + 1, dtype=torch.int64, device=device)
@@ -137,6 +146,11 @@ class SlotTable:
         """Have a kernel sample these rows and no others."""
         self.host[:, HostColumn.ACTIVE] = 0
         self.host[slots, HostColumn.ACTIVE] = 1
+
+    def avoids(self, slots: Sequence[int]) -> bool:
+        """Whether anything is to be avoided at the next frame of any of some rows."""
+        ends = self.host[list(slots), HostColumn.AVOID_UNTIL].tolist()
+        return any(self.held[slot] < end for slot, end in zip(slots, ends, strict=True))
 
     def note_sampled(self, slots: Sequence[int], frames: int = 1) -> None:
         """Note that so many frames of some rows were queued."""
@@ -196,9 +210,9 @@ class SlotTable:
             tables.append(self.runs)
         for table in tables:
             table.index_copy_(0, target, table.index_select(0, source))
-        numbers = self.host[list(sources), : HostColumn.AVOID]
+        numbers = self.host[list(sources), : HostColumn.AVOID_UNTIL]
         held = [self.held[slot] for slot in sources]
-        self.host[list(targets), : HostColumn.AVOID] = numbers
+        self.host[list(targets), : HostColumn.AVOID_UNTIL] = numbers
         for slot, bound in zip(targets, held, strict=True):
             self.held[slot] = bound
 
@@ -213,7 +227,7 @@ class SlotTable:
         self.lengths[slot] = length
         self.stopped[slot] = False
         self.held[slot] = length
-        self.host[slot, HostColumn.AVOID] = -1
+        self.host[slot, [HostColumn.AVOID_UNTIL, HostColumn.UNGUIDED_UNTIL]] = 0
         if row.tracks_runs:  # counted on the host, which waits for the device
             counted = runs_of(self.codes[slot, : row.prompted + length].tolist())
             self.runs[slot] = 0

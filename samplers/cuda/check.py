@@ -33,6 +33,8 @@ def trial(vocab_size: int, stop_token: int, device: torch.device) -> Trial:
         numbers[:, HostColumn.LIMIT] = 99
         numbers[:, HostColumn.KEY] = random.whole(2**62, _ROWS)
         numbers[:, HostColumn.ACTIVE] = 1
+        numbers[:, HostColumn.AVOID_UNTIL] = torch.tensor((99, 0, 31))
+        numbers[:, HostColumn.UNGUIDED_UNTIL] = torch.tensor((0, 1, 30))
         codes = random.whole(vocab_size - 1, _ROWS, 100)
         lengths = torch.tensor((95, 0, 30)).to(device)
         logits, avoid = (random.normal(_ROWS, vocab_size) for _ in range(2))

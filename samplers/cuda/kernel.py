@@ -18,8 +18,9 @@ from samplers.ops import penalties
 from samplers.ops.sample import HASH
 from samplers.ops.temperature import COLDEST, LARGEST
 
-ACTIVE, LIMIT, AVOID = (
-    tl.constexpr(int(one)) for one in (HostColumn.ACTIVE, HostColumn.LIMIT, HostColumn.AVOID)
+ACTIVE, LIMIT = (tl.constexpr(int(one)) for one in (HostColumn.ACTIVE, HostColumn.LIMIT))
+AVOID_UNTIL, UNGUIDED_UNTIL = (
+    tl.constexpr(int(one)) for one in (HostColumn.AVOID_UNTIL, HostColumn.UNGUIDED_UNTIL)
 )
 KEY, ATTEMPT, PARTNER = (
     tl.constexpr(int(one)) for one in (HostColumn.KEY, HostColumn.ATTEMPT, HostColumn.PARTNER)
@@ -202,19 +203,19 @@ def sample_kernel(
     length = tl.load(lengths + row)
     knob = knobs + row * knobs_stride
 
-    # Guidance, and what an attempt before this one must not sample again.
+    # Guidance, and what attempts before this one must not sample again.
     given = tl.load(logits + row * SIZE + ids, inside, float("-inf"))
     null = tl.load(logits + partner * SIZE + ids, inside, float("-inf"))
     broken = tl.max((inside & ((given != given) | (null != null))).to(tl.int32), 0)
     x = given
-    if partner != row:
+    if (partner != row) & (length >= tl.load(own + UNGUIDED_UNTIL)):
         strength = tl.load(knob + STRENGTH).to(tl.float32)
         rescale = tl.load(knob + RESCALE).to(tl.float32)
         x = tl.where(inside, null + (given - null) * strength, float("-inf"))
         spread = _deviation(x, inside, SIZE)
         ratio = tl.where(spread > 0, _deviation(given, inside, SIZE) / spread, 1.0)
         x = x * (rescale * ratio + (1 - rescale))
-    if length == tl.load(own + AVOID):
+    if length < tl.load(own + AVOID_UNTIL):
         x += tl.load(avoid + row * SIZE + ids, inside, 0.0)
     x = tl.where(inside, _clean(x), float("-inf"))
     x = _penalised(

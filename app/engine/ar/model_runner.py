@@ -27,7 +27,7 @@ from models.stack.slot_cache import SlotCache
 from models.valle import Valle
 from samplers.ar.backtracking import Backtracker
 from samplers.ar.sampler import ArSampler, StepResult
-from samplers.ar.state import RowInput, SampledCodes, SlotTable
+from samplers.ar.state import Avoided, RowInput, SampledCodes, SlotTable
 from samplers.ar.trace import TraceStep, log_prob_of
 from samplers.knobs.features import is_on, rows_needed
 from samplers.ops.rows import sanitise
@@ -219,8 +219,8 @@ class ArModelRunner(ABC):
             self.sampler.join(own, _row(inputs, candidate, sampled))
         for one in sequences:
             self._enter(one)
-            if (nats := self._avoided(one)) is not None:
-                self.sampler.avoid(one.slot, len(one.codes), nats)
+            if (avoided := self._avoided(one)) is not None:
+                self.sampler.avoid(one.slot, avoided)
 
     def remove(self, sequences: Sequence[ArSequence]) -> None:
         """Remove sequences; their slots stay theirs. Those that have no row are skipped."""
@@ -380,8 +380,8 @@ class ArModelRunner(ABC):
             self.cache.rewind(slot, 0)
         self._free = sorted([*self._free, *slots])
 
-    def _avoided(self, sequence: ArSequence) -> Tensor | None:
-        """Return what is added to the logits of a sequence's next frame, ``(V,)``."""
+    def _avoided(self, sequence: ArSequence) -> Avoided | None:
+        """Return what is added to the logits of a sequence's next frames."""
         if sequence.backtracker is None:
             return None
         return sequence.backtracker.avoided(len(sequence.codes), self.sampler.vocab_size)

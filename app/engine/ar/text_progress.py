@@ -121,11 +121,13 @@ class TextProgress:
         return rest
 
     def _behind(self) -> int:
-        """Return how many of the newest frames clearly speak symbols before the path's."""
+        """Return how many of the newest frames speak symbols before the path's.
+
+        The newest of them do so clearly; where speech goes back it may be unclear at first.
+        """
         behind = self.path.behind
         run = 0
-        total = 0.0
         while run < len(behind) and behind[-1 - run] > 0.0:
             run += 1
-            total += behind[-run]
-        return run if run and total / run >= _CLEAR else 0
+        newest = behind[len(behind) - min(run, max(1, self._params.backtrack_repeat_frames)) :]
+        return run if newest and sum(newest) / len(newest) >= _CLEAR else 0

@@ -98,7 +98,7 @@ def spoil(table: SlotTable) -> None:
     table.beam_scores.fill_(-torch.inf)
     table.runs.fill_(5)
     table.last_act.fill_(2)
-    table.host[:, HostColumn.AVOID] = 3
+    table.host[:, HostColumn.AVOID_UNTIL] = 3
     for numbers in (table.mu, table.avoid):
         numbers.fill_(torch.nan)
 

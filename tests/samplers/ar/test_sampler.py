@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from samplers.ar.sampler import ArSampler
-from samplers.ar.state import RowInput, SlotTable
+from samplers.ar.state import Avoided, RowInput, SlotTable
 from samplers.ar.trace import Trace
 from samplers.knobs.params import SamplingParams
 from tests.capture.watch import Watch
@@ -103,6 +103,37 @@ def test_a_rewound_row_is_drawn_with_fresh_noise() -> None:
     first = [int(sampler.step(flat)) for _ in range(20)]
     sampler.rewind(0, 5)
     assert [int(sampler.step(flat)) for _ in range(15)] != first[5:]
+
+
+def test_what_a_rewound_row_is_to_avoid_is_avoided_until_a_frame() -> None:
+    sampler, flat = make([SamplingParams(temperature=0.0)] * 2, [0, 1]), torch.zeros(2, VOCAB)
+    flat[:, 7], flat[:, 4] = 3.0, 2.0
+    for _ in range(9):
+        sampler.step(flat)
+    nats = torch.zeros(VOCAB).index_fill(0, torch.tensor([7]), -1.5)
+    sampler.rewind(0, 5, Avoided(nats, 8))
+    for _ in range(5):
+        sampler.step(flat)
+    assert codes_of(sampler, 0) == [*[7] * 5, *[4] * 3, *[7] * 2]
+    assert codes_of(sampler, 1) == [7] * 14
+    sampler.rewind(0, 6)  # what was to be avoided is forgotten
+    sampler.step(flat)
+    assert codes_of(sampler, 0) == [*[7] * 5, 4, 7]
+
+
+def test_a_rewound_row_may_be_unguided_until_a_frame() -> None:
+    greedy = {"temperature": 0.0, "cfg_strength": 2.0, "cfg_rescale": 0.0}
+    sampler = make([SamplingParams.model_validate(greedy)] * 2, [0, 1])
+    own, null = torch.zeros(2, VOCAB), torch.zeros(2, VOCAB)
+    own[:, 4], own[:, 7], null[:, 4] = 3.0, 2.0, 3.0  # guided, 7 is better
+    for _ in range(9):
+        sampler.step(own, null=null)
+    for slot, unguided in enumerate((True, False)):
+        sampler.rewind(slot, 5, Avoided(torch.zeros(VOCAB), 8, unguided))
+    for _ in range(5):
+        sampler.step(own, null=null)
+    assert codes_of(sampler, 0) == [*[7] * 5, *[4] * 3, *[7] * 2]
+    assert codes_of(sampler, 1) == [7] * 10
 
 
 @pytest.mark.usefixtures("sorted_as_on_a_gpu")

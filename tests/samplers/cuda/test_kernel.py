@@ -70,7 +70,8 @@ def rows_of(seed: int, device: torch.device, codes: int = STOP) -> SlotTable:
         HostColumn.LIMIT: 10 + integers(40),
         HostColumn.KEY: torch.tensor(keys),
         HostColumn.PROMPTED: integers(6),
-        HostColumn.AVOID: torch.where(integers(2) > 0, lengths, -1),
+        HostColumn.AVOID_UNTIL: torch.where(integers(2) > 0, lengths + integers(3), 0),
+        HostColumn.UNGUIDED_UNTIL: torch.where(integers(2) > 0, lengths + integers(3), 0),
         HostColumn.PARTNER: integers(ROWS),
     }
     table = SlotTable(ROWS, frames=40, prompt=6, vocab_size=CODES, device=device)
@@ -135,7 +136,8 @@ def assert_sampled_as_by_the_sampler(
                 for column, number in (
                     (HostColumn.ACTIVE, 1),
                     (HostColumn.LIMIT, 99),
-                    (HostColumn.AVOID, -1),
+                    (HostColumn.AVOID_UNTIL, 0),
+                    (HostColumn.UNGUIDED_UNTIL, 0),
                 ):
                     state.numbers[:, column] = number
                 state.numbers[:, HostColumn.PARTNER] = torch.arange(ROWS)

@@ -3,6 +3,7 @@
 import random
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -158,7 +159,8 @@ def assert_read_its_own(model: Valle, group: SequenceOrGroup) -> None:
     kept = [rows[frame] for frame in range(first, len(codes))]
     np.testing.assert_allclose(trace["logprob"][kept], own, atol=2e-4)
     # What was sampled instead of a code that failed has in it what the row was to avoid.
-    again = np.isin(range(first, len(codes)), [one.kept for one in group.backtracks])
+    avoiding = [range(one.kept, one.until) for one in group.backtracks]
+    again = np.isin(range(first, len(codes)), [*chain.from_iterable(avoiding)])
     found = np.where(again, guided, trace["guided_logprob"][kept])
     np.testing.assert_allclose(found, guided, atol=2e-4)
 

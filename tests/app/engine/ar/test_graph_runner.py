@@ -169,7 +169,7 @@ VIEWS = (
 @pytest.mark.parametrize(("numbers", "most"), [((0, 2, 4), 8), ((0, 12, 9), 160), ((16,), 160)])
 def test_a_step_waits_for_nothing_and_launches_little(model, numbers, most) -> None:
     one = runner(model, Tape().capture, SLOTS)
-    one._batch.table.host[:, HostColumn.AVOID] = -1  # avoiding takes a few operators more
+    one._batch.table.host[:, HostColumn.AVOID_UNTIL] = 0  # avoiding takes a few operators more
     for number in numbers:
         one.admit(request(model, number, kept=None, trace=False, max_frames=60))
     for _ in range(3):

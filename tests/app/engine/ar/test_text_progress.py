@@ -20,13 +20,19 @@ SPOKEN = [symbol for symbol in range(1, END) for _ in range(3)]  # three frames 
 KNOBS = SamplingParams(alignment_stop_frames=24, backtrack_repeat_frames=5, backtrack=True)
 
 
+def follow(progress: TextProgress, symbol: int, share: float = 1.0) -> None:
+    """Take a frame that attends to a symbol by some share, and by the rest to all alike."""
+    row = np.full((1, 1, SYMBOLS), (1 - share) / SYMBOLS, np.float32)
+    row[0, 0, symbol] += share
+    ((frame,),) = MonotonicPath.ahead([progress.path], row)
+    progress.path.append(frame)
+
+
 def progress_of(attended: Sequence[int], params: SamplingParams = KNOBS) -> TextProgress:
     """The progress after frames that attend to some symbols, fully."""
     progress = TextProgress(UtteranceSpec(IDS, params, 0, 0, 500), SYMBOLS, LEAD)
     for symbol in attended:
-        row = np.eye(SYMBOLS, dtype=np.float32)[symbol, None, None]
-        ((frame,),) = MonotonicPath.ahead([progress.path], row)
-        progress.path.append(frame)
+        follow(progress, symbol)
     return progress
 
 
@@ -57,6 +63,14 @@ def test_a_text_ends_where_its_end_was_rested_on_and_returns_where_speech_goes_b
     assert (progress.returned, progress.end) == (returned, end)
 
 
+def test_speech_that_goes_back_unclearly_at_first_is_noticed_once_it_is_clear() -> None:
+    progress = progress_of(SPOKEN)
+    for frame in range(11):  # of the newest five three are clear
+        assert progress.returned is None
+        follow(progress, 4, 0.4 if frame < 8 else 1.0)
+    assert progress.returned == len(SPOKEN)
+
+
 def test_frames_behind_the_text_are_counted_from_its_last_symbol() -> None:
     assert progress_of([*SPOKEN, *[END] * 9]).spoken == len(SPOKEN)
     assert progress_of(SPOKEN[:7]).spoken == 7
@@ -81,16 +95,16 @@ def test_the_alignment_is_followed_where_a_knob_asks_for_it(
     assert follows_text(SamplingParams.model_validate(knobs)) == follows
 
 
-def said(attended: Sequence[int], params: SamplingParams = KNOBS) -> ArSequence:
+def said(
+    attended: Sequence[int], params: SamplingParams = KNOBS, *, first_block: int = 15
+) -> ArSequence:
     """A sequence that drew a new code at each frame until it ended."""
     inputs = UtteranceSpec(IDS, params, 0, 0, 500)
-    backtracker = Backtracker(params, (), first_block=15) if params.backtrack else None
+    backtracker = Backtracker(params, (), first_block=first_block) if params.backtrack else None
     progress = TextProgress(inputs, SYMBOLS, LEAD)
     one = ArSequence(inputs, [GuidanceBranch(0, 1, 1)], backtracker, progress, stop_token=512)
     for number, symbol in enumerate(attended):
-        row = np.eye(SYMBOLS, dtype=np.float32)[symbol, None, None]
-        ((frame,),) = MonotonicPath.ahead([progress.path], row)
-        progress.path.append(frame)
+        follow(progress, symbol)
         one.append(100 + number)
         if one.finish_reason is not None:
             break
@@ -109,17 +123,17 @@ def test_an_utterance_cannot_be_ended_before_its_least_frames() -> None:
 
 
 def test_words_that_are_said_again_are_taken_back_further_each_time_and_then_stand() -> None:
-    one = said([*SPOKEN, *AGAIN])
+    one = said([*SPOKEN, *AGAIN], first_block=0)
     found = len(SPOKEN) + KNOBS.backtrack_repeat_frames
     first = len(SPOKEN) - RETURN_FRAMES[0]
+    removed = tuple(range(100 + first, 100 + found))
     assert one.backtracker is not None
-    assert one.backtracker.taken == [Backtrack("repeat", found, first, 100 + first)]
+    assert one.backtracker.taken == [Backtrack("repeat", found, first, 100 + first, removed)]
     assert len(one.codes) == first + 1  # and the last of AGAIN behind it
     for frames in (*RETURN_FRAMES[1:], None):
         verdict = one.backtracker.check(list(range(found)), len(SPOKEN))
         kept = None if verdict is None else verdict.keep
-        earliest = one.backtracker.final
-        assert kept == (None if frames is None else max(len(SPOKEN) - frames, earliest))
+        assert kept == (None if frames is None else max(len(SPOKEN) - frames, 0))
 
 
 def test_without_backtracking_nothing_that_is_final_is_cut_off() -> None:
