@@ -23,6 +23,8 @@ _FOLDS: Final = str.maketrans({
     "…": "...",
     **dict.fromkeys("\u2044\u2215", "/"),
     "\u2206": "Δ",
+    "№": " number ",
+    "™": " trademark",
 })
 _FOLDED: Final = re.compile(f"[{''.join(map(chr, _FOLDS))}]")
 _NOT_ASCII: Final = re.compile(r"[^\x00-\x7f]")

@@ -17,7 +17,8 @@ _LINE_CHARS: Final = 60  # of a line that is certainly known
 _WRAPPED_CHARS: Final = 60  # a line as long as this may go on in the next
 
 BULLET: Final = "[-*+•‣·◦▪●○■□–—➤►▶✓✔☑✅❌⚠⭐👉🔹🔸]\ufe0f?"
-LETTER: Final = r"(?:[a-z]|[ivx]{2,4})"
+LETTER: Final = r"(?:(?!p\.[ \t]+\d)[a-z]|[ivx]{2,4})"  # p. 7 is a page
+DASHED: Final = r"\d{1,3}[ \t]+[-–—][ \t]+(?=[^\W\d_]{2})"  # 1 - Mix, and no sum
 _QUOTE: Final = re.compile(r"[ \t]*(?:>[ \t]?)+")
 _KEY: Final = re.compile(r"[\w\"'-][\w .\"'-]*[ \t]*[:=](?:\s|$)")
 _TIMING: Final = re.compile(r"[ \t]*(?:\d+:)?\d\d?:\d\d[.,]\d{3}[ \t]*-->")
@@ -29,12 +30,12 @@ _RULER: Final = re.compile(
 _MAYBE_RULER: Final = re.compile(r"[ \t]*[-=*_+|: \t]*[\r]?\Z")
 _ITEM: Final = re.compile(
     rf"[ \t]*(?:{BULLET}[ \t]+|[*_]{{0,3}}(?:\d{{1,3}}\\?[.)]|\(\d{{1,2}}\)|{LETTER}[.)]"
-    rf"|\({LETTER}\)|[A-Z]\))[*_]{{0,3}}[ \t]+)\S|[ \t]*\d\ufe0f?\u20e3"
+    rf"|\({LETTER}\)|[A-Z]\))[*_]{{0,3}}[ \t]+)\S|[ \t]*\d\ufe0f?\u20e3|[ \t]*{DASHED}"
 )
 _MAYBE_ITEM: Final = re.compile(
     rf"[ \t]*(?:(?:{BULLET})?[ \t]*|[*_]{{0,3}}\(?(?:\d{{0,3}}\ufe0f?|[ivx]{{0,4}}|[A-Za-z])"
-    r"\\?[.)]?[*_]{0,3}"
-    r"[ \t]*)\Z"
+    r"\\?[.)]?[*_]{0,3}[ \t]*"
+    r"|\d{1,3}[ \t]+[-–—][ \t]*[^\W\d_]?)\Z"
 )
 _CAPITAL: Final = re.compile(r"[ \t]*([A-Z])\.[ \t]+\S")
 _HEADING: Final = re.compile(r"[ \t]*#{1,6}[ \t]+\S")

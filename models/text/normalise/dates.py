@@ -86,7 +86,8 @@ def _elapsed(match: Match) -> str:
     spoken = []
     for number, unit in _DURATION.findall(match[0]):
         name = units[unit[0]]
-        spoken.append(f"{say.cardinal(number)} {name if number == '1' else name + 's'}")
+        count = say.cardinal(number.lstrip("0") or "0")
+        spoken.append(f"{count} {name if count == 'one' else name + 's'}")
     return " ".join(spoken)
 
 

@@ -4,7 +4,7 @@ import re
 import unicodedata
 from typing import Final
 
-from models.text.layout.blocks import BULLET, LETTER
+from models.text.layout.blocks import BULLET, DASHED, LETTER
 from models.text.normalise import numbers as say
 from models.text.normalise.mathematics import LATEX
 from models.text.normalise.rule import BLANKS, Match, any_of, rule
@@ -18,7 +18,7 @@ def _greek(match: Match) -> str:
 
 
 def _number(match: Match) -> str:
-    return f"\n{match[1] or match[2]}, "
+    return f"\n{match[1] or match[2] or match[3]}, "
 
 
 def _letter(match: Match) -> str:
@@ -37,7 +37,8 @@ LAYOUT: Final = (
     rule(r"^[ \t]*#{1,6}[ \t]+(.*?)(?:[ \t]+#+)?[ \t]*$", r"\n\1\n", re.MULTILINE),
     rule(rf"^[ \t]*{BULLET}[ \t]+(?:\[[ xX]\][ \t]+)?", "\n", re.MULTILINE),
     rule(
-        r"^[ \t]*[*_]{0,3}(?:(\d{1,3})[.)]|\((\d{1,2})\)(?=[ \t]+\D))[*_]{0,3}[ \t]+(?=\S)",
+        r"^[ \t]*(?:[*_]{0,3}(?:(\d{1,3})[.)]|\((\d{1,2})\)(?=[ \t]+\D))[*_]{0,3}[ \t]+(?=\S)"
+        rf"|(?={DASHED})(\d+)[ \t]+\S[ \t]+)",
         _number,
         re.MULTILINE,
     ),
@@ -46,6 +47,8 @@ LAYOUT: Final = (
         _letter,
         re.MULTILINE,
     ),
+    rule(r"(?<=\w)[ \t]+[•‣][ \t]+(?=\w)", ", "),  # items on one line
+    rule(r"(?<=[^\s:\\])\\(?=\n)", ""),  # a line break of Markdown
     rule(r"^[ \t]*>[ \t]+", "", re.MULTILINE),
     rule(r"^[ \t]*\|[ \t]*", "", re.MULTILINE),  # a row of a table
     rule(r"[ \t]\|[ \t|]*$", "", re.MULTILINE),

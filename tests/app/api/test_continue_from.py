@@ -31,6 +31,11 @@ KNOBS: dict[str, dict[str, Any]] = {
     "penalties": {"repetition_penalty": 1.3, "frequency_penalty": 0.3, "dry_multiplier": 0.5},
     "mirostat": {"mirostat_mode": 2, "temperature": 1.0, "top_p": 1.0},
     "a text that grows": {"text_lookahead_words": 2},
+    "words that are said again": {
+        "input": "Last week, the doctor forgot to lock the back door. [pause:0.2s] We won.",
+        "voice": "george",
+        "seed": 1,
+    },
     "entropix that pauses": {"entropix": True, "cfg_strength": 1.0},
     "much backtracking": {
         "temperature": 1.3,
@@ -51,6 +56,8 @@ def test_the_same_knobs_and_seed_give_the_same_codes_and_bytes_to_the_end(builti
     places = [(0, frames // 2), (1, 17)]  # what knobs remember is of the utterance that is drawn
     if not KNOBS[name]:
         places += [(0, 0), (0, 1), (0, frames), (1, 0)]
+    repeats = [one for one in report["utterances"][0]["backtracks"] if one["cause"] == "repeat"]
+    places += [(0, one["kept"] + 3) for one in repeats[-1:]]
     for utterance, frame in places:
         frame = min(frame, len(report["utterances"][utterance]["codes"]))
         again, same = say(builtin, **KNOBS[name], continue_from=place(report, utterance, frame))

@@ -247,6 +247,8 @@ SAID = [
     ("p < 0.05", "p less than zero point zero five"),
     ("y >= 2x+1", "y is at least two x plus one"),
     ("n=25", "n equals twenty-five"),
+    ("1h 05m", "one hour five minutes"),
+    ("№ 7 by Acme™", "number seven by Acme trademark"),
 ]  # fmt: skip
 
 

@@ -82,6 +82,16 @@ def alignments(model: Valle) -> list[UtteranceSpec]:
     ]
 
 
+def repeats(model: Valle) -> list[UtteranceSpec]:
+    """Say words again, where any attention to what was before counts."""
+    params = {"backtrack": True, "backtrack_repeat_frames": 2, "min_frames": 60}
+    return [
+        request(model, n, params=knobs(**params | more), max_frames=60, **WHOLE)
+        for n in range(4)
+        for more in ({"temperature": 1.1}, GUIDED, GUIDED | STUCK)
+    ]
+
+
 def takes(model: Valle) -> list[UtteranceSpec]:
     """Are the best of several, of which some end before the others."""
     likely = {model.config.stop_token: 4.0}
@@ -95,6 +105,7 @@ CASES: dict[str, tuple[Callable[[Valle], list[UtteranceSpec]], set[str]]] = {
     "borders": (borders, {"length"}),
     "rewinds": (rewinds, set()),
     "alignments": (alignments, {"aligned"}),
+    "repeats": (repeats, {"length"}),
     "takes": (takes, set()),
 }
 
@@ -114,14 +125,18 @@ def expected(model: Valle) -> Callable[[str], list[tuple[Any, ...]]]:
 
 @pytest.mark.parametrize("case", CASES)
 def test_what_ends_or_goes_back_within_a_look_draws_as_alone_over_slots(
-    model, expected, stride, case
+    model, expected, stride, case, monkeypatch
 ) -> None:
     inputs, reasons = CASES[case][0](model), CASES[case][1]
+    if case == "repeats":  # the toy attends to no symbol clearly
+        monkeypatch.setattr("app.engine.ar.text_progress._CLEAR", 0.0)
     found = [outcome(one) for one in sampled(runner(model, Tape().capture, SLOTS), inputs, stride)]
     assert found == expected(case)
     assert {reason for _, reason, *_ in found} >= reasons
     if case == "rewinds":
         assert sum(len(backtracks) for _, _, backtracks, *_ in found) > 2
+    if case == "repeats":
+        assert sum(back.cause == "repeat" for _, _, taken, *_ in found for back in taken) > 20
 
 
 def test_one_that_is_cancelled_leaves_the_codes_of_others_as_they_were(model, stride) -> None:

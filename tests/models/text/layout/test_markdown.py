@@ -80,6 +80,11 @@ READ = [
     ('To: all\nthe people', ['To: all the people']),
     ('Dear all,\n\n- a;\n- b; and\n- c.\n\nBye', ['Dear all,', 'a;', 'b; and', 'c.', 'Bye']),
     ('![A chart](data:image/png;base64,iVBORw0KGgo=) Look.', ['A chart Look.']),
+    ('1 - Open the box\n2 – Read the card', ['one, Open the box', 'two, Read the card']),
+    ('9 - 4 = 5\n3 - x', ['nine minus four equals five three - x']),
+    ('• Red • Blue • Green', ['Red, Blue, Green']),
+    ('Hello\\\nworld', ['Hello world']),
+    ('p. 7 and p. 9\np. Seven', ['page seven and page nine', 'P, Seven']),
     ('==marked== and ~sub~ and x^2^ and H~2~O and ++ins++', ['marked and sub and x to the power of two and H two O and ins']),
 ]  # fmt: skip
 
