@@ -56,8 +56,7 @@ class Backtracker:
         self._first_block = first_block
         self._silent = frozenset(silent)
         self._failures: dict[int, Counter[int]] = {}
-        # What took words back last, and how often about there
-        self._repeat: tuple[Backtrack, int] | None = None
+        self._repeat: Backtrack | None = None  # that took words back last
         self.taken: list[Backtrack] = []
         self._kept = kept_frames
         for backtrack in kept_backtracks:
@@ -85,17 +84,18 @@ class Backtracker:
         """Return what to add to ``(V,)`` logits from a frame on, where codes failed; or None.
 
         What failed at a frame is avoided there, and forbidden after two failures. Where words were
-        said again all codes that were removed are avoided until some frames behind them, and what
-        failed meanwhile with them; guidance, which favours such words, is off until then.
+        said again all codes that were removed are avoided until some frames behind them, more the
+        more often they were, and what failed meanwhile with them; guidance, which favours such
+        words, is off until then.
         """
         failures = self._failures.get(frame, Counter())
-        times = dict(failures)
+        times = failures.copy()
         until = frame + 1
-        repeats = self._repeat is not None and frame < self._repeat[0].until
+        repeats = self._repeat is not None and frame < self._repeat.until
         if self._repeat is not None and repeats:
-            repeat, attempts = self._repeat
-            times |= {code: max(attempts, times.get(code, 0)) for code in repeat.codes}
-            until = repeat.until
+            until = self._repeat.until
+            for one in self._repeats(self._repeat.frames):
+                times.update({*one.codes})
         if not times:
             return None
         codes = torch.tensor([list(times)])
@@ -118,11 +118,14 @@ class Backtracker:
         if found is None:
             return None
         cause, keep = found
-        grows = self._window < self._params.backtrack_window
-        keep = max(keep, self.final if grows else self._block)
+        # Words that were said again count apart: they never end an utterance.
+        repeats = cause == "repeat"
+        spent = sum((one.cause == "repeat") == repeats for one in self.taken)
+        in_part = repeats or self._window < self._params.backtrack_window
+        keep = max(keep, self.final if in_part else self._block)
         if keep >= length:  # nothing but final frames yet
             return None
-        if keep < self.final or len(self.taken) >= self._params.backtrack_budget:
+        if keep < self.final or spent >= self._params.backtrack_budget:
             if cause in {"sequence", "repeat"}:  # a nuisance, but speech: it may stand
                 return None
             return Verdict(max(keep, self.final, self._kept), stuck=True)
@@ -137,11 +140,11 @@ class Backtracker:
         # Failures at later frames followed codes that are now rewound: they no longer apply.
         kept = backtrack.kept
         self._failures = {at: codes for at, codes in self._failures.items() if at <= kept}
-        if self._repeat is not None and self._repeat[0].kept > kept:
+        if self._repeat is not None and self._repeat.kept > kept:
             self._repeat = None
         self.taken.append(backtrack)
         if backtrack.cause == "repeat":
-            self._repeat = backtrack, self._repeats(backtrack.frames)
+            self._repeat = backtrack
             return
         repeated = kept in self._failures
         # Another code of silence may lead out of a silence; where that failed, none does.
@@ -176,15 +179,17 @@ class Backtracker:
         """Sample what leads back to earlier words again, from further before each time it fails."""
         if returned is None:
             return None
-        tried = self._repeats(length)
+        tried = len(self._repeats(length))
         if tried >= len(RETURN_FRAMES):
             return None
         return "repeat", max(0, returned - RETURN_FRAMES[tried])
 
-    def _repeats(self, length: int) -> int:
-        """Return how often words were taken back at about a length."""
+    def _repeats(self, length: int) -> list[Backtrack]:
+        """Return what took words back at about a length."""
         near = RETURN_FRAMES[-1]
-        return sum(one.cause == "repeat" and abs(one.frames - length) <= near for one in self.taken)
+        return [
+            one for one in self.taken if one.cause == "repeat" and abs(one.frames - length) <= near
+        ]
 
     def _sequence(self, codes: Sequence[int]) -> tuple[BacktrackCause, int] | None:
         """Find a sequence of `ban_sequences` that was completed although its end is penalised."""

@@ -31,11 +31,11 @@ END = FIRST.frames + PENALISED_BEHIND
         ([FIRST], 20, {1: 1, 2: 1, 3: 1}, END),
         ([FIRST], END - 2, {1: 1, 2: 1, 3: 1}, END),
         ([FIRST], END, {}, None),
-        # The codes of the newest alone, more each time
-        ([FIRST, SECOND], 12, {4: 2, 2: 2}, SECOND.frames + PENALISED_BEHIND),
+        # Once for each time that they were removed about there
+        ([FIRST, SECOND], 12, {1: 1, 2: 2, 3: 1, 4: 1}, SECOND.frames + PENALISED_BEHIND),
         ([FIRST, Backtrack("repeat", 90, 70, 5, (5,))], 70, {5: 1}, 90 + PENALISED_BEHIND),
         # A loop meanwhile
-        ([FIRST, LOOP], 24, {1: 1, 2: 1, 3: 1}, END),
+        ([FIRST, LOOP], 24, {1: 1, 2: 2, 3: 1}, END),
         ([FIRST, Backtrack("loop", 29, 24, 8)], 24, {1: 1, 2: 1, 3: 1, 8: 1}, END),
         ([FIRST, LOOP, LOOP], 24, {1: 1, 2: math.inf, 3: 1}, END),
         # One that goes back further takes the repeat itself away
