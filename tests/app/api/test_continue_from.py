@@ -58,6 +58,7 @@ def test_the_same_knobs_and_seed_give_the_same_codes_and_bytes_to_the_end(builti
         places += [(0, 0), (0, 1), (0, frames), (1, 0)]
     repeats = [one for one in report["utterances"][0]["backtracks"] if one["cause"] == "repeat"]
     places += [(0, one["kept"] + 3) for one in repeats[-1:]]
+    assert repeats or name != "words that are said again"
     for utterance, frame in places:
         frame = min(frame, len(report["utterances"][utterance]["codes"]))
         again, same = say(builtin, **KNOBS[name], continue_from=place(report, utterance, frame))
