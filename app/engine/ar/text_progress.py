@@ -121,13 +121,11 @@ class TextProgress:
         return rest
 
     def _behind(self) -> int:
-        """Return how many of the newest frames speak symbols before the path's.
-
-        The newest of them do so clearly; where speech goes back it may be unclear at first.
-        """
+        """Return for how many frames speech is before the path, clearly at the newest."""
         behind = self.path.behind
         run = 0
         while run < len(behind) and behind[-1 - run] > 0.0:
             run += 1
+        # Where speech goes back it may be unclear at first
         newest = behind[len(behind) - min(run, max(1, self._params.backtrack_repeat_frames)) :]
         return run if newest and sum(newest) / len(newest) >= _CLEAR else 0
