@@ -18,6 +18,7 @@ _WRAPPED_CHARS: Final = 60  # a line as long as this may go on in the next
 
 BULLET: Final = "[-*+•‣·◦▪●○■□–—➤►▶✓✔☑✅❌⚠⭐👉🔹🔸]\ufe0f?"
 LETTER: Final = r"(?:(?!p\.[ \t]+\d)[a-z]|[ivx]{2,4})"  # p. 7 is a page
+ROMAN: Final = r"(?=[IVX]{2})X{0,2}(?:IX|IV|V?I{0,3})\."  # II. to XXVIII., no pronoun
 DASHED: Final = r"\d{1,3}[ \t]+[-–—][ \t]+(?=[^\W\d_]{2})"  # 1 - Mix, and no sum
 _QUOTE: Final = re.compile(r"[ \t]*(?:>[ \t]?)+")
 _KEY: Final = re.compile(r"[\w\"'-][\w .\"'-]*[ \t]*[:=](?:\s|$)")
@@ -30,10 +31,11 @@ _RULER: Final = re.compile(
 _MAYBE_RULER: Final = re.compile(r"[ \t]*[-=*_+|: \t]*[\r]?\Z")
 _ITEM: Final = re.compile(
     rf"[ \t]*(?:{BULLET}[ \t]+|[*_]{{0,3}}(?:\d{{1,3}}\\?[.)]|\(\d{{1,2}}\)|{LETTER}[.)]"
-    rf"|\({LETTER}\)|[A-Z]\))[*_]{{0,3}}[ \t]+)\S|[ \t]*\d\ufe0f?\u20e3|[ \t]*{DASHED}"
+    rf"|\({LETTER}\)|[A-Z]\)|{ROMAN})[*_]{{0,3}}[ \t]+)\S|[ \t]*\d\ufe0f?\u20e3|[ \t]*{DASHED}"
 )
 _MAYBE_ITEM: Final = re.compile(
-    rf"[ \t]*(?:(?:{BULLET})?[ \t]*|[*_]{{0,3}}\(?(?:\d{{0,3}}\ufe0f?|[ivx]{{0,4}}|[A-Za-z])"
+    rf"[ \t]*(?:(?:{BULLET})?[ \t]*|[*_]{{0,3}}\(?"
+    r"(?:\d{0,3}\ufe0f?|[ivx]{0,4}|[IVX]{2,6}|[A-Za-z])"
     r"\\?[.)]?[*_]{0,3}[ \t]*"
     r"|\d{1,3}[ \t]+[-–—][ \t]*[^\W\d_]?)\Z"
 )

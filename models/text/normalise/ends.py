@@ -45,6 +45,7 @@ _ABBREVIATED: Final = re.compile(rf"(?<![\w.])(?:{any_of({**ABBREVIATIONS, **STR
 _UNIT: Final = any_of(unit.rstrip(".") for unit in UNITS)
 _MEASURE: Final = re.compile(rf"\d[ -]?(?:{_UNIT})(?:/\w+)?$")
 _MEASURES: Final = re.compile(rf"(?:{_UNIT})\Z")
+_NUMERAL: Final = re.compile(r"(?=[IVX]{2})X{0,2}(?:IX|IV|V?I{0,3})")
 _INITIALS: Final = re.compile(r"(?:[A-Za-z]\.)+[A-Za-z]|[A-HJ-Za-z]")
 _TIME: Final = re.compile(r"(?:\d*[ap]\.m|\d+[ap]m|[ap]m)")
 _ORDINAL: Final = re.compile(
@@ -99,6 +100,9 @@ def abbreviates(upcoming: Following) -> bool | None:
     at = upcoming.at - 1
     before = word_before(text, at)
     near = max(0, at - _NEAR_CHARS)
+    line = text[near : at - len(before)].rpartition("\n")[2]
+    if _NUMERAL.fullmatch(before) and not line.strip(" \t*_"):  # II. Methods
+        return None if upcoming.open and not upcoming.next else "\n" not in upcoming.gap
     if before in {"St", "Dr"}:
         return None if upcoming.open else not (is_street(upcoming) and _ends(upcoming, before))
     if before in TITLES or before.lower() in {"mr", "mrs", "ms", "dr", "prof"}:

@@ -4,7 +4,7 @@ import re
 import unicodedata
 from typing import Final
 
-from models.text.layout.blocks import BULLET, DASHED, LETTER
+from models.text.layout.blocks import BULLET, DASHED, LETTER, ROMAN
 from models.text.normalise import numbers as say
 from models.text.normalise.mathematics import LATEX
 from models.text.normalise.rule import BLANKS, Match, any_of, rule
@@ -23,7 +23,7 @@ def _number(match: Match) -> str:
 
 def _letter(match: Match) -> str:
     """Return the letter or the small roman numeral of an item, as it is said."""
-    letter = match[1] or match[2] or match[3]
+    letter = match[1] or match[2] or match[3] or match[4].removesuffix(".")
     return (
         f"\n{say.cardinal(str(say.roman(letter.upper()))) if letter[1:] else say.letters(letter)}, "
     )
@@ -43,7 +43,7 @@ LAYOUT: Final = (
         re.MULTILINE,
     ),
     rule(
-        rf"^[ \t]*(?:({LETTER})[.)]|([A-Z])\)|\(({LETTER})\))[ \t]+(?=\S)",
+        rf"^[ \t]*(?:({LETTER})[.)]|([A-Z])\)|\(({LETTER})\)|({ROMAN}))[ \t]+(?=\S)",
         _letter,
         re.MULTILINE,
     ),

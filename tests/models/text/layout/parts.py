@@ -13,7 +13,7 @@ PARTS: Final = (
       "• dot", "– dash", "a. one", "b) two", "ii. two", "A. Paris", "B. Rome", "C) Oslo",
       "- [ ] task", "- [x] done", "   - nested", "  continued", "1\ufe0f\u20e3 keycap", "✅ yes",
       "**1. Bold**", "1\\. escaped", "3.\ttab", "1 - Mix it", "2 – stir", "9 - 4 = 5", "• a • b",
-      "p. 7", "hard\\\nbreak"),
+      "p. 7", "II. Methods", "XI", "IIX. none", "hard\\\nbreak"),
     *("# Head", "## Head two ##", "Title\n=====", "Title\n---", "---", "***", "**Bold line**",
       "> quoted", "> - item", ">", "Name: John", "Age: 42", "**City:** Rome", "Note: see"),
     *("| a | b |", "|---|:-:|", "| 1 | 2 |", "x | y\n--- | ---\n1 | 2", "|", "+---+---+", "a|b"),
