@@ -17,7 +17,7 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 PACKAGE = "valle_serve"
-MOVED = ("app", "gpu", "models", "samplers")
+MOVED = ("app", "cpu", "gpu", "models", "samplers")
 """Packages at the top of the repository that a wheel has in `PACKAGE`."""
 FOLDERS = (*MOVED, "weights")
 LEFT_OUT = {"__pycache__", "plots", "revision.txt"}

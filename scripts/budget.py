@@ -15,7 +15,7 @@ import sys
 import tokenize
 from collections.abc import Iterator
 
-PRODUCT = ("app", "gpu", "models", "samplers", "valle_serve")
+PRODUCT = ("app", "cpu", "gpu", "models", "samplers", "valle_serve")
 DOCUMENTED = (*PRODUCT, "deploy", "lab", "scripts", "examples")
 MOST_PARAMETERS = 6
 LIMITS = {

@@ -43,7 +43,7 @@ STOPS = (
 
 _POLL_S = 0.1
 
-BODY = {"input": "Hello there.", "seed": 7, "top_p": 0.5}
+BODY = {"input": "Hello there.", "seed": 7, "top_p": 0.5, "trace": True}
 
 
 class Stop(NamedTuple):

@@ -124,7 +124,7 @@ def _create_app(
 
 async def _until_ready(app: "FastAPI", show: Callable[[str], None]) -> None:
     from app.engine.errors import SpeechError
-    from models.int8.first_start import compilations
+    from cpu.first_start import compilations
 
     engine: SpeechEngine = app.state.services.engine
     waiting = asyncio.create_task(engine.wait_ready())

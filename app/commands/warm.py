@@ -21,8 +21,8 @@ class Warm(Settings):
         logging.basicConfig(level=logging.INFO, format="%(message)s")
         from app import server  # noqa: F401 - so that all that a start imports has its bytecode
         from app.main import load_synthesizer
+        from cpu.first_start import compilations
         from models.checkpoints.files import CheckpointError
-        from models.int8.first_start import compilations
 
         # One process is enough: the sound process uses the same cache.
         settings = self.model_copy(update={"device": "cpu"})

@@ -12,9 +12,9 @@ import math
 
 import numpy as np
 
-from models.int8.arrays import Bools, Floats, Int8s, Int32s, Int64s, Uint8s
+from cpu.arrays import Bools, Floats, Int8s, Int32s, Int64s, Uint8s
+from cpu.compiling import kernel
 from models.int8.cache import BLOCK, Int8Layer
-from models.int8.compiling import kernel
 from models.int8.kernels import MIN_SCALE, exp, max_abs, quantize_row
 from models.int8.processors import QUAD
 from models.int8.product import COLUMNS, ZERO_POINT, multiply

@@ -12,8 +12,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from cpu.arrays import Floats, Uint8s
 from models.config import ModelConfig
-from models.int8.arrays import Floats, Uint8s
 from models.int8.processors import QUAD
 from models.int8.product import COLUMNS, ZERO_POINT
 from models.stack.slot_cache import Held, SlotCache

@@ -13,8 +13,8 @@ import math
 
 import numpy as np
 
-from models.int8.arrays import Floats, Int8s, Int32s
-from models.int8.compiling import kernel
+from cpu.arrays import Floats, Int8s, Int32s
+from cpu.compiling import kernel
 from models.int8.row_sum import sum_row
 
 STEPS = 127  # on either side of 0

@@ -18,8 +18,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from cpu.arrays import Floats, Int8s, Int32s, Uint8s
 from models.int8 import kernels
-from models.int8.arrays import Floats, Int8s, Int32s, Uint8s
 from models.int8.processors import QUAD
 from models.int8.product import COLUMNS, multiply, pack
 

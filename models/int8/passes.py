@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from cpu.arrays import Bools, Floats, Int8s, Int64s
 from models.int8 import attention, kernels
-from models.int8.arrays import Bools, Floats, Int8s, Int64s
 from models.int8.cache import Int8Cache
 from models.int8.linear import Int8Linear
 from models.stack.block import Block

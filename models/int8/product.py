@@ -20,8 +20,8 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 from numba.np.arrayobj import make_array
 
-from models.int8.arrays import Int8s, Int32s, Uint8s
-from models.int8.compiling import kernel
+from cpu.arrays import Int8s, Int32s, Uint8s
+from cpu.compiling import kernel
 from models.int8.processors import I8, I32, I64, QUAD, Processor, pointer, processors, splat
 
 RowKernel = Callable[[Int8s, int, Uint8s, int, Int32s, Int32s], None]

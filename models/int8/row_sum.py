@@ -15,8 +15,8 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 from numba.np.arrayobj import make_array
 
-from models.int8.arrays import Floats
-from models.int8.compiling import kernel
+from cpu.arrays import Floats
+from cpu.compiling import kernel
 from models.int8.processors import F32, I64, pointer, shuffle
 
 LANES: Final = 16

@@ -152,6 +152,7 @@ class ArSampler:
         null: Tensor | None = None,
         attention: Tensor | None = None,
         slots: Sequence[int] | None = None,
+        drawn: Tensor | None = None,
     ) -> StepResult:
         """Sample the next code of B rows, and extend the beams of every search.
 
@@ -162,6 +163,7 @@ class ArSampler:
             attention: ``(B, 4)`` float32 of `samplers.ops.entropix.ATTENTION`, if a row needs them.
             slots: Of the rows, in order; None: all. A row that is left out samples on as if each
                 step had had it.
+            drawn: ``(B,)`` int64: the codes of rows that are sampled already, -1 of others.
         """
         rows = self._batch_views(tuple(self.active if slots is None else slots))
         rows.load()
@@ -175,6 +177,8 @@ class ArSampler:
         penalised = rows.pipeline.run(scores, tracing=trace is not None, effects=effects)
         left = scores.logits
         sampled = rows.pipeline.token_sampler.sample(scores)
+        if drawn is not None:
+            sampled.codes = torch.where(drawn < 0, sampled.codes, drawn)
         if effects is not None:
             effects.note(SAMPLING, left, sampled.logits)
         given = None if logits is own else own  # for the trace
@@ -183,7 +187,7 @@ class ArSampler:
         if rows.pipeline.searches:
             step, sources = self._search(rows, step)
         sampled = step.sampled
-        empty = step.sampled.empty
+        empty = step.sampled.empty if drawn is None else step.sampled.empty & (drawn < 0)
         ended = empty | (sampled.codes == self._stop_token)
         stopped = rows.stopped | ended | (rows.lengths >= rows.limits[:, 0])
         codes = sampled.codes.masked_fill(stopped, self._stop_token)

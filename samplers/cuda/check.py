@@ -8,8 +8,8 @@ import torch
 from gpu.kernels import Arguments, RandomInputs, Trial
 from samplers.ar.state import HostColumn
 from samplers.cuda import operators
-from samplers.cuda.packing import plain_row
 from samplers.knobs.params import SamplingParams
+from samplers.plain import plain_row
 
 _ROWS: Final = 3
 _GUIDED: Final[tuple[dict[str, Any], ...]] = (

@@ -13,10 +13,11 @@ from torch import Tensor
 
 from gpu.launch import await_others, launch
 from samplers.ar.state import HostColumn
-from samplers.cuda.packing import WINDOW, PlainTable
 from samplers.ops import penalties
+from samplers.ops.rows import LARGEST_LOGIT
 from samplers.ops.sample import HASH
 from samplers.ops.temperature import COLDEST, LARGEST
+from samplers.plain import WINDOW, PlainTable
 
 ACTIVE, LIMIT = (tl.constexpr(int(one)) for one in (HostColumn.ACTIVE, HostColumn.LIMIT))
 AVOID_UNTIL, UNGUIDED_UNTIL = (
@@ -32,15 +33,14 @@ TEMPERATURE, TOP_K, TOP_P, MIN_P, KEEP, STRENGTH, RESCALE, LEAST, SPAN = (
     tl.constexpr(column) for column in range(9)
 )
 MODE, ONCE, FREQUENCY, PRESENCE = (tl.constexpr(column) for column in range(9, 13))
-"""The columns of `samplers.cuda.packing.PlainRow`."""
+"""The columns of `samplers.plain.PlainRow`."""
 
 GOLDEN, FIRST, SECOND = (tl.constexpr(one) for one in (HASH.golden, *HASH.mix))
 BY_STEP = tl.constexpr(HASH.axes[0])
 BY_ATTEMPT = tl.constexpr(HASH.axes[2])
 COLD = tl.constexpr(COLDEST)
 HOT = tl.constexpr(LARGEST)
-HIGHEST = tl.constexpr(1e30)
-"""Of the logits: see `samplers.ops.rows.sanitise`."""
+HIGHEST = tl.constexpr(LARGEST_LOGIT)
 
 ADDITIVE = tl.constexpr(penalties.ADDITIVE)
 RAW = tl.constexpr(penalties.RAW)
@@ -283,7 +283,7 @@ def sample_kernel(
 
 
 def sample(logits: Tensor, numbers: Tensor, avoid: Tensor, knobs: Tensor, *state: Any) -> None:
-    """As `samplers.cuda.packing.sample`."""
+    """As `samplers.plain.sample`."""
     *changed, stop_token = state
     (rows, size) = logits.shape
     codes = changed[0]

@@ -3,10 +3,10 @@
 from typing import Final
 
 from gpu.kernels import Kernel
-from samplers.cuda import packing
+from samplers import plain
 
 sample: Final = Kernel.of(
-    packing.sample,
+    plain.sample,
     "samplers.cuda.kernel",
     lambda *_: None,
     ("codes", "lengths", "stopped", "results"),

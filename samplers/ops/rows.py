@@ -10,6 +10,9 @@ from torch import Tensor
 ALL = 2**62
 """A window or range that holds everything."""
 
+LARGEST_LOGIT = 1e30
+"""The largest logit: infinity would leave no other code."""
+
 _LARGEST = torch.finfo(torch.float32).max
 
 
@@ -21,9 +24,11 @@ def within(value: float) -> float:
 
 
 def sanitise(logits: Tensor) -> Tensor:
-    """Return logits as a float32 copy with NaN as -inf and +inf as 1e30."""
-    clean = logits.to(torch.float32).nan_to_num(nan=-torch.inf, posinf=1e30, neginf=-torch.inf)
-    return clean.clamp_(max=1e30)
+    """Return logits as a float32 copy with NaN as -inf and +inf as `LARGEST_LOGIT`."""
+    clean = logits.to(torch.float32).nan_to_num(
+        nan=-torch.inf, posinf=LARGEST_LOGIT, neginf=-torch.inf
+    )
+    return clean.clamp_(max=LARGEST_LOGIT)
 
 
 class Rows:

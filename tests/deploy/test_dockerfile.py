@@ -17,7 +17,7 @@ import pytest
 import hatch_build
 from app.main import create_app
 from app.settings import Settings
-from models.int8.compiling import BUILT
+from cpu.compiling import BUILT
 from tests.app.tools.serving import served, until
 from tests.conftest import ROOT
 from tests.deploy.container_files import (

@@ -28,7 +28,7 @@ hatch_build: Any = pytest.importorskip(
     "hatch_build", reason="scripts/lock has hatchling; a wheel is built with it"
 )
 
-DECOYS = ("app", "gpu", "models", "samplers", "tools")
+DECOYS = ("app", "cpu", "gpu", "models", "samplers", "tools")
 """Names of packages that a user of the wheel has."""
 
 IS_THE_USERS = f"""

@@ -9,7 +9,7 @@ import pytest
 from tests.conftest import ROOT
 
 PAGE = (ROOT / "docs" / "architecture.md").read_text("utf-8")
-ROOTS = ("app", "deploy", "gpu", "lab", "models", "samplers", "valle_serve")
+ROOTS = ("app", "cpu", "deploy", "gpu", "lab", "models", "samplers", "valle_serve")
 PACKAGES = sorted(
     ".".join(path.parent.relative_to(ROOT).parts)
     for root in ROOTS

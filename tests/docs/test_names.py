@@ -18,7 +18,7 @@ PAGES = [
     *sorted((ROOT / "docs").glob("**/*.md")),
     *sorted((ROOT / "weights").glob("**/*.md")),
 ]
-CODE = ("app", "deploy", "gpu", "lab", "models", "samplers", "valle_serve")
+CODE = ("app", "cpu", "deploy", "gpu", "lab", "models", "samplers", "valle_serve")
 ROOTS = (*CODE, "scripts", "tests", "docs", "examples", "weights")
 PLACEHOLDER = "NAME"
 LOGGER = "app.api.gate.access_log"  # of a line of the log; no module

@@ -56,6 +56,7 @@ def checkout(tmp_path: Path) -> Path:
     home = tmp_path / "checkout"
     for folder in (
         "app",
+        "cpu",
         "gpu",
         "samplers",
         "models",

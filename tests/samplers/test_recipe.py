@@ -17,7 +17,9 @@ from tests.toy.make_toy import make
 
 pytestmark = pytest.mark.slow
 
-COPIED = ("app", "gpu", "models", "samplers", "scripts", "docs", "tests/samplers", "tests/toy")
+COPIED = (
+    "app", "cpu", "gpu", "models", "samplers", "scripts", "docs", "tests/samplers", "tests/toy",
+)  # fmt: skip
 FILES = (
     "tests/__init__.py",
     "tests/conftest.py",

@@ -2,16 +2,29 @@
 
 from collections.abc import Sequence
 from functools import partial
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from app.engine.ar.model_runner import ArModelRunner, ModelOutput
+from app.engine.ar.model_runner import ArModelRunner, Fetch, ModelOutput, SampledTokens
 from app.engine.ar.sequence import ArSequence, GuidanceBranch
 from models.prefix_cache import one_by_one
 from models.valle import Valle
+from samplers.plain import RESULTS
 
 _Row = tuple[ArSequence, GuidanceBranch]
+
+
+class _Decoded(NamedTuple):
+    """What the model says to the rows of a step: of A sequences, then without text of G of them."""
+
+    active: Sequence[int]  # places of those that sample
+    guided: Sequence[int]  # and of those of them that are guided
+    slots: Sequence[int]  # of each row
+    logits: Tensor  # ``[A + G, V]``
+    attention: Tensor  # ``[4, A]``
+    text: Tensor | None  # ``[A, W]``, as `ModelOutput.text`
 
 
 class EagerRunner(ArModelRunner):
@@ -19,34 +32,103 @@ class EagerRunner(ArModelRunner):
 
     def __init__(self, model: Valle, slots: int, max_length: int) -> None:
         super().__init__(model, model.new_cache(slots, max_length), partial(one_by_one, model))
+        from samplers import compiled  # needs numba, absent where torch is alone
+
+        self._sample = compiled.sample
+        # ``[S, V]`` of the newest step by slots, and ``[S, RESULTS]`` what was sampled
+        self._logits = torch.zeros(slots, self.sampler.vocab_size)
+        self._results = torch.zeros(slots, RESULTS, dtype=torch.float64)
 
     def feed(self, sequences: Sequence[ArSequence]) -> ModelOutput:
         """Feed sequences; see `ArModelRunner`. The logits of idle ones are another's."""
+        fed = self._decoded(sequences)
+        own, null = fed.logits.tensor_split([len(fed.active)])
+        attention = fed.attention
+        text = fed.text
+        if len(fed.active) < len(sequences):
+            index = _rows_of(fed.active, range(len(sequences)))
+            own = own[index]
+            attention = attention[:, index]
+            text = None if text is None else text[index]
+            pairs = [place for place, one in enumerate(sequences) if len(one.conditions) > 1]
+            null = null[_rows_of(fed.guided, pairs)] if fed.guided else null
+        return ModelOutput(
+            own,
+            null if fed.guided else None,
+            attention.T,
+            fed.logits.isnan().any(-1),
+            [*fed.active, *fed.guided],
+            text,
+            self._drawn(sequences, fed),
+        )
+
+    def sample(self, sequences: Sequence[ArSequence]) -> Fetch | None:
+        """Feed and sample at once, where all are plain; see `ArModelRunner`."""
+        if not self._plain.issuperset(sequences):
+            return None
+        fed = self._decoded(sequences)
+        table = self.table
+        slots = fed.slots[: len(fed.active)]
+        results = self._results_of(slots, fed, table.lengths, table.stopped)
+        table.note_sampled(slots)
+        codes = [self.model.config.stop_token] * len(sequences)
+        logprobs = [0.0] * len(sequences)
+        for place, (code, logprob, _) in zip(fed.active, results, strict=True):
+            codes[place] = int(code)
+            logprobs[place] = logprob
+        invalid = {place for place, one in zip(fed.active, results, strict=True) if one[2]}
+        text = fed.text
+        if text is not None and len(fed.active) < len(sequences):
+            text = text[_rows_of(fed.active, range(len(sequences)))]
+        arrived = SampledTokens(
+            codes, logprobs, frozenset(invalid), None if text is None else text.numpy()
+        )
+        return lambda: [arrived]
+
+    def _drawn(self, sequences: Sequence[ArSequence], fed: _Decoded) -> Tensor | None:
+        """Return the codes of plain rows among others, as `ModelOutput.drawn`; appends none."""
+        rows = {
+            place: row for row, place in enumerate(fed.active) if sequences[place] in self._plain
+        }
+        if not rows:
+            return None
+        # So that a row has the same codes among others as alone. The sampler appends them.
+        table = self.table
+        state = table.lengths.clone(), table.stopped.clone()
+        results = self._results_of([fed.slots[row] for row in rows.values()], fed, *state)
+        drawn = torch.full((len(sequences),), -1)
+        for place, (code, *_) in zip(rows, results, strict=True):
+            drawn[place] = int(code)
+        return drawn
+
+    def _results_of(
+        self, slots: Sequence[int], fed: _Decoded, lengths: Tensor, stopped: Tensor
+    ) -> list[list[float]]:
+        """Sample the plain rows in some slots; returns `RESULTS` of each. The state changes."""
+        table = self.table
+        self._logits.numpy()[fed.slots] = fed.logits.numpy()
+        table.activate(slots)
+        self._sample(
+            self._logits, table.numbers, table.avoid, self.plain, table.codes, lengths, stopped,
+            self._results, self.model.config.stop_token,
+        )  # fmt: skip
+        results: list[list[float]] = self._results.numpy()[slots].tolist()
+        return results
+
+    def _decoded(self, sequences: Sequence[ArSequence]) -> _Decoded:
+        """Run the newest frame of each sequence that is not idle."""
         active = [place for place, one in enumerate(sequences) if not one.idle]
         guided = [place for place in active if len(sequences[place].conditions) > 1]
         rows = [(sequences[place], sequences[place].conditions[0]) for place in active]
         rows += [(sequences[place], sequences[place].conditions[1]) for place in guided]
         hidden, attention, text = self._decode(rows)
-        logits = self.model.logits(hidden, 0)
-        own, null = logits.tensor_split([len(active)])
-        attention = attention[:, : len(active)]
-        text = None if text is None else text[: len(active)]
-        if len(active) < len(sequences):
-            row_of = {place: row for row, place in enumerate(active)}
-            index = [row_of.get(place, 0) for place in range(len(sequences))]
-            own = own[index]
-            attention = attention[:, index]
-            text = None if text is None else text[index]
-            pairs = [place for place, one in enumerate(sequences) if len(one.conditions) > 1]
-            row_of = {place: row for row, place in enumerate(guided)}
-            null = null[[row_of.get(place, 0) for place in pairs]] if guided else null
-        return ModelOutput(
-            own,
-            null if guided else None,
-            attention.T,
-            logits.isnan().any(-1),
-            [*active, *guided],
-            text,
+        return _Decoded(
+            active,
+            guided,
+            [condition.slot for _, condition in rows],
+            self.model.logits(hidden, 0).float(),
+            attention[:, : len(active)],
+            None if text is None else text[: len(active)],
         )
 
     def _decode(self, rows: Sequence[_Row]) -> tuple[Tensor, Tensor, Tensor | None]:
@@ -91,3 +173,9 @@ class EagerRunner(ArModelRunner):
             if one.wants_attention and condition is one.conditions[0]:
                 attention[:, place] = self._statistics(queries[0, place], condition.slot)
         return hidden, attention, self._aligned(queries)
+
+
+def _rows_of(places: Sequence[int], wanted: Sequence[int]) -> list[int]:
+    """Return which row is that of each wanted place; the first where it has none."""
+    row_of = {place: row for row, place in enumerate(places)}
+    return [row_of.get(place, 0) for place in wanted]

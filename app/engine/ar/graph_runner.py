@@ -26,11 +26,7 @@ from models.stack.paged_passes import Placed
 from models.valle import Valle
 from samplers.ar.state import HostColumn
 from samplers.cuda import operators
-from samplers.cuda.packing import is_plain, plain_row, plain_width
-
-RESULTS = 3
-"""Columns of the results: the code, its log-probability in nats, and whether the logits had NaN."""
-
+from samplers.plain import RESULTS
 
 _ON_THEIR_WAY: Final = 4  # results: of the look that was queued last, and of that before
 
@@ -64,9 +60,6 @@ class GraphRunner(ArModelRunner):
         # padding where a row has none
         self.pages = np.full(self._pages.shape, pool.padding)
         self._rows_changed = False
-        width = plain_width(vocab_size)
-        # ``[S, plain_width(V)]`` int64, the knobs of rows that a kernel samples
-        self.plain = torch.zeros(slots, width, dtype=torch.int64, device=device)
         self._logits = torch.zeros(slots, vocab_size, device=device)
         self._attention = torch.zeros(4, slots, device=device)
         # What a look leaves, in one piece of memory: ``[stride, S, RESULTS]`` float64, behind it
@@ -94,7 +87,6 @@ class GraphRunner(ArModelRunner):
         )
         self._send_constants(self._rows_of)
         self._send_numbers(self._sent)
-        self._plain: set[ArSequence] = set()
         model.logits(self.first_hidden, 0)  # measures what it has to before it is captured
         # Largest first: the others then find all the memory that they need in the shared pool.
         self._attending: Replay | None = capture(partial(self._feed, slots, attends=True))
@@ -176,33 +168,20 @@ class GraphRunner(ArModelRunner):
         for slot in range(len(self.cache.lengths)):
             self.cache.rewind(slot, 0)
 
-    def _enter(self, sequence: ArSequence) -> None:
-        """Write the constants of a row."""
-        super()._enter(sequence)
-        self.table.host[sequence.slot, HostColumn.PARTNER] = sequence.partner
-        self._laid(sequence)
-
     def _laid(self, sequence: ArSequence) -> None:
-        """Write where a row goes on, and its knobs if a kernel samples it."""
-        params = sequence.inputs.row_params
-        slot = sequence.slot
+        """Write where a row goes on, too."""
+        super()._laid(sequence)
         for condition in sequence.conditions:
-            self._place(condition.slot, slot, condition.length, condition.start)
+            self._place(condition.slot, sequence.slot, condition.length, condition.start)
             self._moved(condition.slot)
-        if self._sampling and is_plain(params):
-            self._plain.add(sequence)
-            capture = plain_row(params, self.sampler.vocab_size)
-            self.plain[slot] = capture.to(self.plain.device, non_blocking=True)
 
     def _leave(self, sequence: ArSequence) -> None:
         """Have a row read and write nothing that matters."""
         super()._leave(sequence)
-        self._plain.discard(sequence)
         for condition in sequence.conditions:
             slot = condition.slot
             self.pages[slot] = self._padding
             self._place(slot, slot, 0, 0)
-            self.table.host[slot, HostColumn.PARTNER] = slot
         self._rows_changed = True
 
     def _place(self, slot: int, owner: int, length: int, start: int) -> None:

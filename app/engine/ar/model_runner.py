@@ -27,10 +27,11 @@ from models.stack.slot_cache import SlotCache
 from models.valle import Valle
 from samplers.ar.backtracking import Backtracker
 from samplers.ar.sampler import ArSampler, StepResult
-from samplers.ar.state import Avoided, RowInput, SampledCodes, SlotTable
+from samplers.ar.state import Avoided, HostColumn, RowInput, SampledCodes, SlotTable
 from samplers.ar.trace import TraceStep, log_prob_of
 from samplers.knobs.features import is_on, rows_needed
 from samplers.ops.rows import sanitise
+from samplers.plain import is_plain, plain_row, plain_width
 
 _ALIGNED: Final = 16
 """Rows of attention are filled up to a multiple, so that no row's sum depends on its neighbours."""
@@ -47,6 +48,9 @@ class ModelOutput(NamedTuple):
     # ``[B, W]`` float32, the attention to the text, see `ArModelRunner.text_width`; None if
     # nobody's is followed
     text: Tensor | None
+    # ``[B]`` int64, the codes of plain rows, which are sampled already, and -1 of others; None: all
+    # are to be sampled
+    drawn: Tensor | None = None
 
 
 class SampledTokens(NamedTuple):
@@ -130,6 +134,10 @@ class ArModelRunner(ABC):
         self.first_attention = torch.zeros(4, slots, device=device)
         self._free = list(range(slots))
         self._rows: set[ArSequence] = set()
+        # Those that one function samples, and ``[S, plain_width(V)]`` int64, their knobs
+        self._plain: set[ArSequence] = set()
+        width = plain_width(self.sampler.vocab_size)
+        self.plain = torch.zeros(slots, width, dtype=torch.int64, device=device)
 
     @property
     def free(self) -> int:
@@ -322,7 +330,7 @@ class ArModelRunner(ABC):
         """Feed the newest frame of each sequence that is not idle; of at least one."""
 
     def sample(self, sequences: Sequence[ArSequence]) -> Fetch | None:  # noqa: ARG002
-        """Feed the sequences and sample `stride` frames; None where no kernel does for all."""
+        """Feed the sequences and sample `stride` frames; None where not all are plain."""
         return None
 
     def fetch(self, fed: ModelOutput, codes: Tensor, logprobs: Tensor | None) -> Fetch:
@@ -363,14 +371,25 @@ class ArModelRunner(ABC):
         """Note that a sequence has a row from now on."""
         self._rows.add(sequence)
         sequence.generation += 1
+        self.table.host[sequence.slot, HostColumn.PARTNER] = sequence.partner
+        self._laid(sequence)
 
     def _leave(self, sequence: ArSequence) -> None:
         """Note that it has none any more; its slots may be others' next."""
         self._rows.discard(sequence)
+        self._plain.discard(sequence)
         sequence.generation += 1
+        for condition in sequence.conditions:
+            self.table.host[condition.slot, HostColumn.PARTNER] = condition.slot
 
-    def _laid(self, sequence: ArSequence) -> None:  # noqa: B027
-        """Note that a row goes on behind other prefixes, with other knobs."""
+    def _laid(self, sequence: ArSequence) -> None:
+        """Write the knobs of a row, if it is plain, as it begins and as its text grows."""
+        inputs = sequence.inputs
+        params = inputs.row_params
+        if is_plain(params) and not inputs.trace:  # which tells what the operators did
+            self._plain.add(sequence)
+            record = plain_row(params, self.sampler.vocab_size)
+            self.plain[sequence.slot] = record.to(self.plain.device, non_blocking=True)
 
     def _moved(self, slot: int) -> None:  # noqa: B027
         """Note that the cache holds something else in a slot."""

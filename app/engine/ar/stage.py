@@ -200,16 +200,16 @@ class ArBatch:
         for place, (_, group) in enumerate(rows):
             places.setdefault(group, []).append(place)
         generations = [one.generation for one in sequences]
-        traced = [group.inputs.top_logprobs for group in groups if group.inputs.trace]
-        trace = Trace(top=max(traced)) if traced else None
-        if trace is None and (fetch := batch.sample(sequences)) is not None:
+        if (fetch := batch.sample(sequences)) is not None:
             self._in_flight.append((InFlightStep(sequences, generations, fetch), places))
             self.frames = batch.stride
             return batch.lag
         self.frames = 1
+        traced = [group.inputs.top_logprobs for group in groups if group.inputs.trace]
+        trace = Trace(top=max(traced)) if traced else None
         fed = batch.feed(sequences)
         slots = [one.slot for one in sequences]
-        result = batch.sampler.advance(fed.own, trace, fed.null, fed.attention, slots)
+        result = batch.sampler.advance(fed.own, trace, fed.null, fed.attention, slots, fed.drawn)
         logprobs = None
         if any(one.keeps_logprobs for one in sequences):
             logprobs = log_prob_of(sanitise(fed.own), result.codes)

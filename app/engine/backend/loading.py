@@ -62,7 +62,7 @@ def load_speech(settings: "Settings", device: torch.device) -> SpeechModel:
     if device.type == "cuda":
         place_on_gpu(speech.model, device, fused=settings.fused_kernels != "off")
     elif choose_weights(settings.weights) == "int8":
-        from models.int8 import first_start
+        from cpu import first_start
         from models.int8.quantized import quantize_linears
 
         first_start.watch()

@@ -42,8 +42,8 @@ from models.placement import prepare_for
 from models.prefill_graphs import PrefillGraphRunner
 from models.prefix_cache import PrefixCache, SlotPrefix, VoiceKey, one_by_one
 from models.valle import Valle
-from samplers.cuda.packing import WINDOW as COUNTED_CODES
 from samplers.knobs.params import SamplingParams
+from samplers.plain import WINDOW as COUNTED_CODES
 
 META = torch.device("meta")
 BANDWIDTH = 3.0e12

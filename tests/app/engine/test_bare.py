@@ -36,7 +36,7 @@ sys.meta_path.insert(0, Blocked())
 for module in MODULES:
     importlib.import_module(module)
 """
-OWN = ("app", "gpu", "models", "samplers", "lab")
+OWN = ("app", "cpu", "gpu", "models", "samplers", "lab")
 MODULES = (
     "app.engine.engine", "app.engine.backend.synthesizer", "app.engine.ar.graph_runner",
     "app.engine.nar.graph_runner", "models.cuda.kernels.check", "lab.benchmarks.card.kernels",

@@ -5,9 +5,9 @@ import pytest
 import torch
 from torch.nn import functional as F
 
+from cpu.arrays import Bools, Floats, Int8s, Int64s
 from models.config import ModelConfig
 from models.int8 import attention
-from models.int8.arrays import Bools, Floats, Int8s, Int64s
 from models.int8.cache import Int8Cache, Int8Layer
 
 RNG = np.random.default_rng(0)

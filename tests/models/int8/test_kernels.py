@@ -8,8 +8,8 @@ import torch
 from numpy.typing import NDArray
 from torch.nn import functional as F
 
+from cpu.arrays import Floats, Int8s, Int32s
 from models.int8 import kernels
-from models.int8.arrays import Floats, Int8s, Int32s
 
 RNG = np.random.default_rng(0)
 

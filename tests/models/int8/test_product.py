@@ -9,7 +9,7 @@ import numba
 import numpy as np
 import pytest
 
-from models.int8.arrays import Int8s, Int32s, Uint8s
+from cpu.arrays import Int8s, Int32s, Uint8s
 from models.int8.processors import Avx2, Processor, processors
 from models.int8.product import COLUMNS, TILES_AT_ONCE, multiply, pack, row_kernel
 from tests.conftest import ROOT

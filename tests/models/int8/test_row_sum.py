@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from models.int8.arrays import Floats
+from cpu.arrays import Floats
 from models.int8.row_sum import LANES, sum_row
 
 RNG = np.random.default_rng(0)

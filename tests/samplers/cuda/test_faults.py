@@ -9,7 +9,7 @@ pytest.importorskip("triton")
 
 from samplers.cuda import kernel
 from tests.gpu.faults import changed
-from tests.samplers.cuda.test_kernel import GREEDY, assert_sampled_as_by_the_sampler
+from tests.samplers.plain_rows import GREEDY, assert_sampled_as_by_the_sampler
 
 pytestmark = [
     pytest.mark.usefixtures("without_gradients"),

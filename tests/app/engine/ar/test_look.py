@@ -14,8 +14,8 @@ from app.engine.utterance import UtteranceSpec
 from gpu.transfers import Download, Upload
 from models.stack.paged_cache import PAGE
 from models.valle import Valle
-from samplers.cuda.packing import is_plain
 from samplers.knobs.params import SamplingParams
+from samplers.plain import is_plain
 from tests.app.engine.ar.requests import alone, finish, outcome, request, runner, sampled
 from tests.capture.tape import Tape
 from tests.samplers.ar.rows import EVERY, GUIDED, STUCK

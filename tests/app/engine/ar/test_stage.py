@@ -2,11 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
+from app.engine.ar.eager_runner import EagerRunner
 from app.engine.ar.stage import ArBatch
 from app.engine.backend.synthesizer import Synthesizer
 from app.engine.job import STOPPED
@@ -17,8 +19,9 @@ from models.stack.attention import attention_statistics
 from models.stack.cache import KVCache
 from models.valle import Valle
 from samplers.ar.sampler import ArSampler
-from samplers.ar.state import RowInput
+from samplers.ar.state import HostColumn, RowInput
 from samplers.knobs.features import rows_needed
+from samplers.knobs.params import SamplingParams
 from tests.app.engine.ar.requests import (
     KINDS,
     ROOM,
@@ -42,11 +45,12 @@ def unending(model: Valle, number: int, max_frames: int = 40) -> UtteranceSpec:
 @pytest.mark.parametrize(
     "seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2))]
 )
+@pytest.mark.parametrize("trace", [True, False], ids=["traced", "untraced"])
 def test_all_kinds_that_join_late_pause_and_see_neighbours_leave_are_as_each_alone(
-    model, seed
+    model, seed, trace
 ) -> None:
     batch, numbers = runner(model, slots=12), range(seed * KINDS, (seed + 1) * KINDS)
-    groups = sampled(batch, [request(model, number, trace=True) for number in numbers], seed)
+    groups = sampled(batch, [request(model, number, trace=trace) for number in numbers], seed)
     assert_as_alone(model, *groups)
     reasons = {group.finish_reason for group in groups}
     assert "length" in reasons
@@ -62,6 +66,40 @@ def test_a_code_that_is_kept_was_drawn_from_what_the_model_says_of_those_before_
     group = alone(model, request(model, number, trace=True))
     assert_read_its_own(model, group)
     assert group.final == len(group)
+
+
+@pytest.mark.parametrize("number", range(KINDS))
+def test_a_trace_changes_no_code(model, number) -> None:
+    traced, other = (
+        alone(model, request(model, number, trace=trace)).ar_codes() for trace in (True, False)
+    )
+    assert traced.tolist() == other.tolist()
+
+
+def test_one_function_samples_plain_rows_in_every_batch_and_no_others(model, monkeypatch) -> None:
+    batch = runner(model)
+    eager = batch._batch
+    assert isinstance(eager, EagerRunner)
+    run, table, rows = eager._sample, eager.table, list[set[int]]()
+
+    def watched(*arguments: Any) -> None:
+        rows.append({*np.flatnonzero(table.host[:, HostColumn.ACTIVE])})
+        run(*arguments)
+
+    monkeypatch.setattr(eager, "_sample", watched)
+    begun = [
+        batch.admit(replace(unending(model, number), trace=trace, params=SamplingParams(**knobs)))
+        for number, (trace, knobs) in enumerate([
+            (False, {"top_p": 0.9, "cfg_strength": 2.0, "ban_tokens": (512,)}),
+            (False, {"typical_p": 0.9, "ban_tokens": (512,)}),
+            (True, {"top_p": 0.9, "ban_tokens": (512,)}),
+        ])
+    ]
+    plain = begun[0].sequences[0].slot
+    for only in (begun, begun[:1], begun[1:], begun[:2]):
+        batch.step(only)
+    assert rows == [{plain}] * 3
+    assert [len(one) for one in begun] == [3, 3, 2]
 
 
 def spoil(batch: ArBatch, slot: int) -> None:

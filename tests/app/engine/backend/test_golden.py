@@ -1,6 +1,6 @@
 """Golden requests: what is stored with a model is what it speaks.
 
-In other processes and with other machine code: `tests/models/int8/test_compiling.py`.
+In other processes and with other machine code: `tests/cpu/test_compiling.py`.
 """
 
 import json

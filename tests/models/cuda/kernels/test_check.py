@@ -13,8 +13,8 @@ from gpu.kernels import TORCH, distance, usable
 from models.cuda.kernels import operators, reference
 from models.cuda.kernels.check import trials
 from models.cuda.kernels.sharing import sharing
+from samplers import plain
 from samplers.cuda import check as sampling
-from samplers.cuda import packing
 from tests.models.cuda.kernels.cases import CLOSE, SIZES, USUAL, distances, few_programs, trial_of
 
 __all__ = ["few_programs"]
@@ -85,7 +85,7 @@ def stores_no_values(qkv: Tensor, at: Tensor, keys: Tensor, values: Tensor, *res
     [
         *((name, cannot_run, "RuntimeError: no C compiler") for name in (*NAMES, "sample")),
         ("attend", sees_less, "of the largest entry, of [128, 6, 10]"),
-        ("sample", lambda logits, *rest: packing.sample(-logits, *rest), "of the largest entry"),
+        ("sample", lambda logits, *rest: plain.sample(-logits, *rest), "of the largest entry"),
         ("store", stores_no_values, "of the largest entry"),
     ],
 )

@@ -1,9 +1,10 @@
-"""What a kernel samples by itself: rows of the usual features, packed into numbers.
+"""What one function samples by itself: rows of the usual features, packed into numbers.
 
 Nearly all rows have temperature, top-k, top-p, min-p, guidance, and what lowers and raises single
-codes before them. A kernel samples a step of such rows on the same table as
-`samplers.ar.sampler.ArSampler`, and what it computes is what that does: `sample` unpacks the
-numbers, and is the reference that kernels are compared with.
+codes before them. A kernel of a GPU (`samplers.cuda`) and a compiled function of a CPU
+(`samplers.compiled`) sample a step of such rows on the same table as
+`samplers.ar.sampler.ArSampler`, and what they compute is what that does: `sample` unpacks the
+numbers, and is the reference that both are compared with.
 """
 
 import math
@@ -26,6 +27,9 @@ from samplers.processors.registry import FIXED, MOVABLE
 WINDOW: Final = 128
 """The most codes that penalties of a plain row count."""
 
+RESULTS: Final = 3
+"""Columns of the results: the code, its log-probability in nats, and whether the logits had NaN."""
+
 _SAMPLED: Final = frozenset({
     "temperature", "top_k", "top_p", "min_p", "logit_bias", "ban_tokens", "min_frames",
     "repetition_penalty", "frequency_penalty", "presence_penalty",
@@ -39,7 +43,7 @@ _OTHERS: Final = (
 
 
 def is_plain(params: SamplingParams) -> bool:
-    """Return whether a kernel samples a row; all others are sampled by operators."""
+    """Return whether one function samples a row; all others are sampled by operators."""
     order = arrange(params.sampler_order, temperature_last=params.temperature_last)
     if params.beam_width or order != STEPS or lookback(params) > WINDOW:
         return False
@@ -165,8 +169,7 @@ def sample(
         numbers: See `samplers.ar.state.SlotTable`, as ``avoid``; ``codes``, ``lengths`` and
             ``stopped`` change.
         knobs: ``[B, plain_width(V)]`` int64 of `PlainTable`.
-        results: ``[B, 3]`` float64: written are, of active rows, the code, its log-probability in
-            nats, and whether the logits had NaN.
+        results: ``[B, RESULTS]`` float64: written for active rows.
     """
     host = numbers.cpu().numpy().copy()
     vocab_size = logits.shape[1]

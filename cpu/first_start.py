@@ -6,7 +6,7 @@ from typing import Any
 
 from numba.core import event
 
-from models.int8.compiling import CACHE, cache_folder
+from cpu.compiling import CACHE, cache_folder, sources_of
 
 _event: Any = event  # numba has no types
 log = logging.getLogger(__name__)
@@ -18,9 +18,10 @@ class _Compilations(event.Listener):
     def __init__(self) -> None:
         self.count = 0
 
-    def on_start(self, _: Any) -> None:
+    def on_start(self, event: Any) -> None:
         if not self.count:
-            folder = cache_folder()
+            function = event.data["dispatcher"].py_func
+            folder = cache_folder(sources_of(function))
             if folder is None:
                 log.warning(
                     "compiling kernels for this processor, as every start will: they cannot be kept"

@@ -4,6 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float32]
+Doubles = NDArray[np.float64]
 Int8s = NDArray[np.int8]
 Uint8s = NDArray[np.uint8]
 Int32s = NDArray[np.int32]

@@ -2,7 +2,7 @@
 
 With it, how many golden requests of the built-in model were spoken, and how many in other codes.
 
-python -m tests.models.int8.kernel_bits THREADS
+python -m tests.cpu.kernel_bits THREADS
 """
 
 import sys

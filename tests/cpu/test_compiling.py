@@ -1,6 +1,8 @@
 """Machine code is kept from one process to the next, where it can be."""
 
+import ast
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -15,7 +17,8 @@ pytestmark = pytest.mark.slow
 PROGRAM = """
 import logging
 import numpy as np
-from models.int8 import first_start, kernels
+from cpu import first_start
+from models.int8 import kernels
 logging.basicConfig(level=logging.INFO)
 first_start.watch()
 row, integers = np.array([1.0, -2.0, 0.5], np.float32), np.empty(3, np.int8)
@@ -52,7 +55,7 @@ def test_a_second_process_finds_what_the_first_compiled(tmp_path: Path) -> None:
 
 
 def test_what_was_built_beside_the_sources_is_found_where_the_cache_is_empty(tmp_path) -> None:
-    for package in ("models", "samplers"):
+    for package in ("cpu", "models"):
         shutil.copytree(ROOT / package, tmp_path / package)
     assert hits(tmp_path / "built", sources=tmp_path) == 0
     (tmp_path / "built").rename(tmp_path / "kernels")
@@ -60,6 +63,35 @@ def test_what_was_built_beside_the_sources_is_found_where_the_cache_is_empty(tmp
     assert [one.name for one in (tmp_path / "empty").iterdir()] == [
         one.name for one in (tmp_path / "kernels").iterdir()
     ]
+
+
+COMPILED = [
+    path
+    for folder in ("cpu", "models", "samplers")
+    for path in sorted((ROOT / folder).rglob("*.py"))
+    if re.search(r"^from cpu.compiling import .*\bkernel\b", path.read_text("utf-8"), re.MULTILINE)
+]
+
+
+@pytest.mark.parametrize("path", COMPILED, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_what_is_compiled_takes_nothing_that_its_digest_does_not_cover(path: Path) -> None:
+    lines = ast.walk(ast.parse(path.read_text("utf-8")))
+    taken = [line.module or "" for line in lines if isinstance(line, ast.ImportFrom)]
+    own = [name for name in taken if name.partition(".")[0] in {"app", "cpu", "models", "samplers"}]
+    assert own
+    folders = [(ROOT / name.replace(".", "/")).parents for name in own]
+    assert all({path.parent, ROOT / "cpu"} & {*above} for above in folders)
+
+
+@pytest.mark.parametrize("changed", ["cpu/arrays.py", "models/int8/product.py"])
+def test_code_of_changed_sources_is_compiled_anew(kept: Path, tmp_path: Path, changed: str) -> None:
+    folder = tmp_path / "kept"
+    shutil.copytree(kept, folder)
+    for package in ("cpu", "models"):
+        shutil.copytree(ROOT / package, tmp_path / package)
+    with (tmp_path / changed).open("a", encoding="utf-8") as source:
+        source.write("# changed\n")
+    assert hits(folder, sources=tmp_path) == 0
 
 
 def test_where_nothing_can_be_kept_it_is_compiled_all_the_same() -> None:
@@ -153,7 +185,7 @@ PROCESSORS = {
 
 def bits(folder: Path, threads: str = "1", variables: Mapping[str, str] = os.environ) -> str:
     """Return what `kernel_bits` prints with its code kept in a folder."""
-    return run(folder, "-m", "tests.models.int8.kernel_bits", threads, variables=variables)[0]
+    return run(folder, "-m", "tests.cpu.kernel_bits", threads, variables=variables)[0]
 
 
 @pytest.fixture(scope="module")
