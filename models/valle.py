@@ -24,7 +24,7 @@ from torch import Tensor, nn
 
 from models.config import BOS_ID, EOS_ID, LENGTH_TOKENS, CodeSums, ModelConfig
 from models.prefix import Prefix
-from models.stack.batching import UNPADDED, Batching, measure
+from models.stack.batching import UNPADDED, Batching, measure_batching
 from models.stack.slot_cache import SlotCache
 from models.stack.transformer import MAX_POSITIONS, Transformer
 
@@ -292,7 +292,7 @@ class Valle(nn.Module):
             return UNPADDED
         if self._ar_batching is None:
             widened = _widened(self.separator[None]).dtype
-            self._ar_batching = measure([(self.heads[0], self.config.width)], widened)
+            self._ar_batching = measure_batching([(self.heads[0], self.config.width)], widened)
         return self._ar_batching
 
     def ar_logits(self, prefix: Prefix, codes: Tensor) -> Tensor:

@@ -73,7 +73,7 @@ def kind_of(params: SamplingParams, level: int) -> NarKind:
     return NarKind(warm, mean and not warm, sorts, filtered and params.nar_min_p > 0)
 
 
-def pack(rows: Sequence[NarRow]) -> NDArray[np.int64]:
+def pack_rows(rows: Sequence[NarRow]) -> NDArray[np.int64]:
     """Return ``[B, 6]`` int64 of some rows; fractions are the bits of float64."""
     table = np.zeros((len(rows), len(NarRow._fields)), np.int64)
     table[:, :3] = [row[:3] for row in rows]
@@ -92,7 +92,7 @@ def sample_nar(
 
     Args:
         logits: ``(B, T, V)``, any float dtype; not changed. NaN counts as -inf.
-        rows: ``(B, 6)`` int64 of `pack`.
+        rows: ``(B, 6)`` int64 of `pack_rows`.
         position: ``(B,)`` int64, the index of each row's first frame.
         codebook: ``(V, D)`` vectors of this level's codes, for `nar_decision` `mean`.
         kind: What any of the rows needs.

@@ -17,7 +17,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from app.commands.study.grid import read_value
-from app.commands.study.page import Curve, Table, as_svg, curves
+from app.commands.study.page import Curve, StudyTable, as_svg, curves
 from samplers.knobs.params import SamplingParams
 
 _PAGE, _PLOTS = Path("docs/results/curves.md"), Path("docs/plots/curves.svg")
@@ -79,7 +79,7 @@ def _lines(path: Path) -> list[dict[str, str]]:
         return [*csv.DictReader(file)]
 
 
-def _measured(rows: Table, curve: Curve, judged: Table) -> _Measured:
+def _measured(rows: StudyTable, curve: Curve, judged: StudyTable) -> _Measured:
     """Return a curve with what `_Measured` has beside it."""
     codes = [
         {
@@ -96,7 +96,7 @@ def _measured(rows: Table, curve: Curve, judged: Table) -> _Measured:
     return _Measured(curve, len(codes[0]), changed, wrong)
 
 
-def _wrong(judged: Table, setting: Mapping[str, object]) -> float:
+def _wrong(judged: StudyTable, setting: Mapping[str, object]) -> float:
     """Return the share of the words of a setting's takes that are wrong."""
     rows = [row for row in judged if json.loads(row["setting"]) == setting]
     edits, words = (sum(int(row[name]) for row in rows) for name in ("edits", "words"))

@@ -17,7 +17,7 @@ from torch import Tensor
 from transformers import DynamicCache, GenerationConfig, LogitsProcessor, LogitsProcessorList
 from transformers.utils.generic import ModelOutput
 
-from models.stack.attention import measure
+from models.stack.attention import measure_attention
 from samplers.ar.backtracking import Backtracker
 from samplers.ar.sampler import ArSampler
 from samplers.ar.state import RowInput, SlotTable
@@ -168,7 +168,7 @@ class _CachedRows:
             return None
         last = self._output.attentions[-1][:, :, -1].float()
         rows = [
-            measure(weights[None, :, seen > 0].clamp(min=1e-38).log(), seen.sum()[None])
+            measure_attention(weights[None, :, seen > 0].clamp(min=1e-38).log(), seen.sum()[None])
             for weights, seen in zip(last, self._seen, strict=True)
         ]
         return torch.cat(rows, 1).T

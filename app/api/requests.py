@@ -22,7 +22,7 @@ from app.engine.errors import InvalidRequest, UnknownModel
 from app.engine.job import SpeechJob
 from app.settings import MODEL_NAME, Settings
 
-B = TypeVar("B", bound=BaseModel)
+_B = TypeVar("_B", bound=BaseModel)
 
 log = logging.getLogger(__name__)
 
@@ -114,7 +114,7 @@ IGNORED_VALUES: Final = {"task_type": ("CustomVoice",)}
 _TO_CLEAN: Final = re.compile(rf"null|{'|'.join(sorted(IGNORED_FIELDS))}")
 
 
-def cleaned(
+def cleaned_body(
     raw: bytes | str, kinds: Mapping[str, type[BaseModel]] | type[BaseModel]
 ) -> tuple[bytes | str, list[str]]:
     """Return JSON without fields that are null and have a default, and the `IGNORED_FIELDS` it had.
@@ -149,17 +149,17 @@ def cleaned(
     return raw if unchanged else to_json(kept, inf_nan_mode="constants"), ignored
 
 
-def json_body(kind: type[B]) -> Callable[[Request], Awaitable[B]]:
+def json_body(kind: type[_B]) -> Callable[[Request], Awaitable[_B]]:
     """Return the FastAPI dependency that reads a JSON body of a kind."""
 
-    async def read(request: Request) -> B:
+    async def read(request: Request) -> _B:
         """Validate the body in strict mode, but for what `app.api.lenient` reads."""
         if media_type(request.headers) != "application/json":
             raise HTTPException(415, "send JSON, with the header content-type: application/json")
         try:
             body = utf8(await request.body())
             check_json_size(body)
-            content, request.state.ignored = cleaned(body, kind)
+            content, request.state.ignored = cleaned_body(body, kind)
             return validated(lambda sent: kind.model_validate_json(sent, strict=True), content)
         except ValidationError as error:
             raise RequestValidationError(problems_of(error)) from error

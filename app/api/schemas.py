@@ -504,7 +504,7 @@ TABLES: Final = {"csv": "text/csv", "jsonl": NDJSON, "parquet": "application/vnd
 SAFETENSORS: Final = "application/vnd.safetensors"
 """Media type of codes as tensors `0`, `1` and so on, `[T, K]` each, an utterance each."""
 
-CODES: Final[dict[str, Any]] = {"application/json": {}, SAFETENSORS: {}}
+CODES_CONTENT: Final[dict[str, Any]] = {"application/json": {}, SAFETENSORS: {}}
 """Codes in the OpenAPI document."""
 
 SPEECH_RESPONSES: Responses = {
@@ -523,7 +523,7 @@ SPEECH_OR_CODES: Responses = SPEECH_RESPONSES | {
     200: SPEECH_RESPONSES[200]
     | {
         "description": "The audio, or codes; a stream is cut off if the speech fails.",
-        "content": SPEECH_RESPONSES[200]["content"] | CODES | {NDJSON: {}},
+        "content": SPEECH_RESPONSES[200]["content"] | CODES_CONTENT | {NDJSON: {}},
     }
 }
 

@@ -39,7 +39,7 @@ from app.engine.errors import EngineBusy, InvalidRequest
 from app.engine.voices import Voices
 from models.voices.voice import NAME_PATTERN, Voice, VoiceCard, named
 
-B = TypeVar("B", bound=BaseModel)
+_B = TypeVar("_B", bound=BaseModel)
 
 FILE_FIELDS: Final = ("file", "audio_sample")
 """Names of the audio field: ours and OpenAI's."""
@@ -124,8 +124,8 @@ def form_schema() -> dict[str, Any]:
 
 
 async def read_voice_form(
-    request: Request, max_bytes: int, kind: type[B], file_fields: Sequence[str] = FILE_FIELDS
-) -> tuple[B, bytes]:
+    request: Request, max_bytes: int, kind: type[_B], file_fields: Sequence[str] = FILE_FIELDS
+) -> tuple[_B, bytes]:
     """Return the text fields of a kind and the audio of an upload, read into memory.
 
     `app.api.middleware.body` has enforced ``max_bytes``; nothing is spooled to disk. Raises
@@ -225,7 +225,7 @@ class VoiceDeleted(BaseModel):
     deleted: Literal[True] = True
 
 
-VoiceName = Annotated[str, Path(alias="id", description="A voice's id.")]
+VoiceIdPath = Annotated[str, Path(alias="id", description="A voice's id.")]
 
 _UPLOAD = {
     "requestBody": {
@@ -262,8 +262,8 @@ async def create_voice(request: Request, engine: EngineDep) -> VoiceDetail:
 async def add_voice(
     request: Request,
     engine: SpeechEngine,
-    kind: type[B],
-    ours: Callable[[B], VoiceForm],
+    kind: type[_B],
+    ours: Callable[[_B], VoiceForm],
     file_fields: Sequence[str] = FILE_FIELDS,
 ) -> Voice:
     """Read an upload of a kind of form, that ``ours`` makes a `VoiceForm`, and store its voice."""
@@ -310,7 +310,7 @@ async def list_voices(
 
 
 @voices_router.get("/v1/audio/voices/{id}", responses=_NOT_FOUND | NOT_READY)
-async def get_voice(request: Request, name: VoiceName, engine: EngineDep) -> VoiceDetail:
+async def get_voice(request: Request, name: VoiceIdPath, engine: EngineDep) -> VoiceDetail:
     """Describe a voice."""
     voices = engine.voices
     owner = request.state.owner
@@ -323,7 +323,7 @@ async def get_voice(request: Request, name: VoiceName, engine: EngineDep) -> Voi
     response_class=Response,
     responses={200: {"content": {"audio/flac": {}}}} | RANGES | _NOT_FOUND | NOT_READY,
 )
-async def get_voice_audio(request: Request, name: VoiceName, engine: EngineDep) -> Response:
+async def get_voice_audio(request: Request, name: VoiceIdPath, engine: EngineDep) -> Response:
     """Return the recording that the model imitates, or the part that `Range` asks for."""
     content = await asyncio.to_thread(engine.voices.recording, name, request.state.owner)
     return ranged(request, Response(content, media_type="audio/flac"))
@@ -335,7 +335,7 @@ async def get_voice_audio(request: Request, name: VoiceName, engine: EngineDep) 
     | error_responses(_403="The voice does not belong to this key.")
     | NOT_READY,
 )
-async def delete_voice(request: Request, name: VoiceName, engine: EngineDep) -> VoiceDeleted:
+async def delete_voice(request: Request, name: VoiceIdPath, engine: EngineDep) -> VoiceDeleted:
     """Delete a voice that this key uploaded; speeches in progress are not affected."""
     voices: Voices = engine.voices
     await asyncio.to_thread(voices.remove, name, request.state.owner)

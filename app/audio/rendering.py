@@ -309,7 +309,7 @@ def split_portions(samples: Samples, sample_rate_hz: int) -> Iterator[Samples]:
         yield samples[start : start + most]
 
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 
 
 class RenderPool:
@@ -322,7 +322,7 @@ class RenderPool:
         # Of each client one step at a time waits for a thread; whoever came first is next.
         self._turns = WeakValueDictionary[str, asyncio.Lock]()
 
-    async def run(self, client: str, work: Callable[[], T]) -> T:
+    async def run(self, client: str, work: Callable[[], _T]) -> _T:
         """Run a function of at most some 100 ms in a thread, when it is its client's turn.
 
         Steps on one object must not run at once: await each before the next.
@@ -332,7 +332,7 @@ class RenderPool:
             await self._free.acquire()
         loop = asyncio.get_running_loop()
 
-        def end(_: "Future[T]") -> None:
+        def end(_: "Future[_T]") -> None:
             if not loop.is_closed():
                 loop.call_soon_threadsafe(self._free.release)
 
@@ -389,7 +389,7 @@ class Renderer:
             parts.append(part)
         return b"".join([*parts, await self._run(self._container.close)])
 
-    async def _run(self, step: Callable[[], T]) -> T:
+    async def _run(self, step: Callable[[], _T]) -> _T:
         return step() if self._instant else await self._pool.run(self._client, step)
 
     def _pushed(self, portion: Samples) -> bytes:

@@ -93,7 +93,7 @@ class BatchCommand(ServerOptions):
             working = set[asyncio.Task[None]]()
             while missing or working:
                 while missing and len(working) < self.at_once:
-                    working.add(asyncio.create_task(speak(client, missing.popleft(), output)))
+                    working.add(asyncio.create_task(speak_line(client, missing.popleft(), output)))
                 done, working = await asyncio.wait(working, return_when=asyncio.FIRST_COMPLETED)
                 for task in done:
                     task.result()
@@ -133,7 +133,7 @@ async def post_when_free(
     return answer
 
 
-async def speak(client: httpx2.AsyncClient, line: BatchLine, output: "Output") -> None:
+async def speak_line(client: httpx2.AsyncClient, line: BatchLine, output: "Output") -> None:
     """Speak a line and write its files; one that fails through no fault of its own is tried again.
 
     Raises TransportError if the connection broke at each attempt.

@@ -139,7 +139,7 @@ async def _until_ready(app: "FastAPI", show: Callable[[str], None]) -> None:
         raise CommandError(f"model: {engine.status.error or error.message}") from error
 
 
-async def check(answer: httpx2.Response) -> None:
+async def check_answer(answer: httpx2.Response) -> None:
     """Raise the error of an answer, if it is one: CommandError or, of a service, CommandFailed."""
     if not answer.is_error:
         return

@@ -47,7 +47,7 @@ def check_espeak(_: Settings) -> str:
     return f"hello is {sounds}"
 
 
-def check_model(settings: Settings) -> str:
+def check_checkpoint(settings: Settings) -> str:
     """Load the model, and encode and decode silence with its codec."""
     import torch
 
@@ -215,7 +215,7 @@ _CHECKS = {
     "python": check_python,
     "device": device.check_device,
     "espeak": check_espeak,
-    "model": check_model,
+    "model": check_checkpoint,
     "kernels": check_kernels,
     "golden": check_golden,
     "streams": check_streams,

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from app.commands.errors import CommandError
 
-KNOBS: Final = "--help-knobs"
+_ALL_KNOBS: Final = "--help-knobs"
 
 _USAGE: Final = "valle-serve speak [TEXT] [-o FILE] [--play] [flags]"
 _WIDTH: Final = 95
@@ -51,13 +51,13 @@ class CommandFlags:
         defaults: Callable[[Sequence[str]], Mapping[str, Any]] = getattr(
             command, "preset_defaults", lambda _: {}
         )
-        asked = {"--help", "-h", KNOBS}.intersection(arguments)
+        asked = {"--help", "-h", _ALL_KNOBS}.intersection(arguments)
         self._defaults = defaults(arguments) if asked else {}
         self._groups = _groups(command)
         self._known = [*dict.fromkeys(self._groups.values())]
         self._sections: dict[str, Any] = {}  # of help, by the groups that are asked for
-        if self._groups and KNOBS in arguments:
-            place = arguments.index(KNOBS)
+        if self._groups and _ALL_KNOBS in arguments:
+            place = arguments.index(_ALL_KNOBS)
             known = ", ".join(self._known)
             for name in (wanted := arguments[place + 1 :]):
                 if name not in self._known:
@@ -74,15 +74,15 @@ class CommandFlags:
         if self._groups:
             options["usage"] = _USAGE
             options["epilog"] = fill(
-                f"Each of the {len(self._groups)} sampling knobs is a flag: `{KNOBS}` lists all,"
-                f" `{KNOBS} GROUP` those of a group: {', '.join(self._known)}.",
+                f"Each of the {len(self._groups)} sampling knobs is a flag: `{_ALL_KNOBS}` lists"
+                f" all, `{_ALL_KNOBS} GROUP` those of a group: {', '.join(self._known)}.",
                 _WIDTH,
             )
         parser: ArgumentParser = parsers.add_parser(name, **options)
         self._sections = {group: parser.add_argument_group(group) for group in self._sections}
         if self._groups:
             more = "Show the sampling knobs; docs/parameters.md has their bounds."
-            parser.add_argument(KNOBS, metavar="GROUP", nargs="*", help=more)
+            parser.add_argument(_ALL_KNOBS, metavar="GROUP", nargs="*", help=more)
         return parser
 
     def add_argument(self, parser: Any, *names: str, **options: Any) -> Action:

@@ -8,14 +8,14 @@ from pydantic_settings import CliApp, CliPositionalArg, CliSubCommand
 from app.commands.errors import CommandError
 from app.settings import Settings
 
-DEFAULT = "ecker/vall-e"
+_DEFAULT = "ecker/vall-e"
 MODEL_NAMES = "A folder, a published file, ecker/vall-e, or owner/name@COMMIT:path/of/file."
 
 
 class DownloadModel(BaseModel):
     """Download a model into the hub's cache, and its codec into TTS_CACHE."""
 
-    model: CliPositionalArg[str] = Field(DEFAULT, description=MODEL_NAMES)
+    model: CliPositionalArg[str] = Field(_DEFAULT, description=MODEL_NAMES)
 
     def cli_cmd(self) -> None:
         """Download what is missing and print the paths."""

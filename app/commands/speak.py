@@ -186,10 +186,10 @@ class Speak(SpeakOptions):
         file = self.file or _named_file(self.input or "")
         if file is None:
             return Document((Chapter("", self._text()),))
-        from app.commands.speech.documents.files import read_file
+        from app.commands.speech.documents.files import read_document
 
         try:
-            return read_file(file.read_bytes(), file.name)
+            return read_document(file.read_bytes(), file.name)
         except OSError as error:
             raise CommandError(f"file: {file}: {error.strerror}") from error
         except DocumentError as error:

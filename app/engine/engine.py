@@ -35,7 +35,7 @@ from app.engine.serving.outcomes import JobLog
 from app.engine.serving.pacing import ClientPacer
 from app.engine.serving.running import JobHandle, SpeechStream
 from app.engine.serving.scheduler import Scheduler
-from app.engine.serving.status import WAITS_FOR, EngineStatus, State
+from app.engine.serving.status import WAITS_FOR, EngineState, EngineStatus
 from app.engine.serving.supervisor import Supervisor
 from app.engine.serving.text_worker import TextWorker
 from app.engine.voices import Voices
@@ -45,7 +45,7 @@ from samplers.knobs.params import SamplingParams
 if TYPE_CHECKING:
     from app.settings import Settings  # needs pydantic-settings, absent where torch is alone
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 
 log = logging.getLogger(__name__)
 
@@ -87,7 +87,7 @@ class SpeechEngine:
         self._supervisor = Supervisor(self.metrics, on_give_up=self._fail)
         self._readings = ClientQuota(_MOST_READINGS)
         self._loaded: LoadedModel | None = None
-        self._state: State = "new"
+        self._state: EngineState = "new"
         self._error: str | None = None
         self._deterministic: bool | None = None  # of `CheckPart.check_deterministic`; None before
         self._golden: GoldenResult | None = None  # of `CheckPart.check_golden`; None before
@@ -203,7 +203,7 @@ class SpeechEngine:
         encoder = self._model.encoder
         return await self._in_turn(job_id, client, lambda _: encoder.read_audio(content, start_s))
 
-    async def _in_turn(self, job_id: str, client: str, run: Callable[[OnPiece], T]) -> T:
+    async def _in_turn(self, job_id: str, client: str, run: Callable[[OnPiece], _T]) -> _T:
         """Have a client's recording dealt with when its turn has come: one at a time of all."""
         # After one that is refused or left its client's next waits; see `ClientPacer`.
         async with self._pacer.turn(client):
@@ -319,7 +319,7 @@ class SpeechEngine:
 
     # What follows runs in the workers.
 
-    def _enter(self, state: State) -> bool:
+    def _enter(self, state: EngineState) -> bool:
         """Change the state unless the engine was stopped; return whether it is the new one."""
         with self._changing:
             if self._state != "stopped":

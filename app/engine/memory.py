@@ -16,7 +16,7 @@ from models.stack.paged_cache import PAGE, PagePool, page_bytes_of
 from models.valle import Valle
 from samplers.knobs.features import is_guided
 
-SHARE: Final = 0.75
+MEMORY_SHARE: Final = 0.75
 """Of the memory that is free when the model has been loaded. The rest is for what is captured, for
 temporaries, and for utterances that are not sampled by a graph."""
 
@@ -45,7 +45,7 @@ def usable_bytes(free_bytes: int, whole_bytes: int, taken_bytes: int, utilizatio
 
 def pool_bytes(config: ModelConfig, free_bytes: int) -> int:
     """Return the bytes of the pool of a model, of those that are free when it has been loaded."""
-    return int((AR_SHARE if config.nar_mask == "full" else SHARE) * free_bytes)
+    return int((AR_SHARE if config.nar_mask == "full" else MEMORY_SHARE) * free_bytes)
 
 
 def prefix_bytes(config: ModelConfig, pool_bytes: int) -> tuple[int, int]:
@@ -126,7 +126,7 @@ def pages_of(plan: Plan, config: ModelConfig, frame_rate_hz: float) -> int:
     return (plan.rows + nar_rows) * math.ceil((prompt + symbols + 2 + MARKS + frames) / PAGE)
 
 
-def fits(plan: Plan, running: Iterable[Plan], pool: PagePool) -> bool:
+def fits_in_memory(plan: Plan, running: Iterable[Plan], pool: PagePool) -> bool:
     """Return whether a job has room beside those that have begun; alone every job may try."""
     taken = [one.pages for one in running]
     room = (1 - PREFIX_SHARE) * pool.pages

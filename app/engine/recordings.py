@@ -33,7 +33,7 @@ _INSTEAD = "; save it as WAV or FLAC, with sound alone, and send that"
 log = logging.getLogger(__name__)
 
 
-Read = Callable[[bytes, float | None], "Recording"]
+ReadRecording = Callable[[bytes, float | None], "Recording"]
 """As `models.voices.recording.read_recording`."""
 
 
@@ -45,10 +45,10 @@ def table() -> Table:
 
     from models.voices.recording import read_recording
 
-    return limited(read_recording)
+    return limited_table(read_recording)
 
 
-def limited(read: Read) -> Table:
+def limited_table(read: ReadRecording) -> Table:
     """Return a function that reads recordings, in a process that has its limits from now on."""
     _limit(resource.RLIMIT_CORE, 0)
     if taken := _address_space():

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-DEFAULT: Final = "default"
+DEFAULT_DICTIONARY: Final = "default"
 """The dictionary of every request."""
 
 Dictionaries = Mapping[str, Mapping[str, str]]
@@ -24,12 +24,12 @@ class DictionaryError(ValueError):
 
 
 def read_dictionaries(source: str) -> Dictionaries:
-    """Return the dictionaries of a folder by name, or of a file, which is `DEFAULT`; none of ""."""
+    """Return the dictionaries of a folder by name, or of a file, the default; none of ""."""
     if not source:
         return {}
     path = Path(source).expanduser()
     if not path.is_dir():
-        return {DEFAULT: _read(path)}
+        return {DEFAULT_DICTIONARY: _read(path)}
     return {file.stem.lower(): _read(file) for file in sorted(path.glob("*.json"))}
 
 

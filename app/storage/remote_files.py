@@ -17,7 +17,7 @@ from obstore.store import LocalStore, ObjectStore, from_url
 
 from app.storage.files import StoreAway, UnknownStore
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 
 TRANSFER_S: Final = 5.0
 """Seconds for audio, and for whatever writes."""
@@ -94,7 +94,7 @@ class RemoteFiles:
         del folder
         return nullcontext()
 
-    def _call(self, place: tuple[ObjectStore, float], work: Callable[[ObjectStore], T]) -> T:
+    def _call(self, place: tuple[ObjectStore, float], work: Callable[[ObjectStore], _T]) -> _T:
         self._asked.wait()
         if not self._answers.is_set():
             raise StoreAway(errno.ETIMEDOUT, _AWAY)

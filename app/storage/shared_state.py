@@ -19,9 +19,9 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import AuthenticationError, RedisError, ResponseError
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 
-PREFIX = "valle:1:"
+KEY_PREFIX = "valle:1:"
 """Of every key. The number changes with the meaning of what is stored, so that processes of two
 versions can share a Redis."""
 
@@ -123,7 +123,7 @@ class SharedState:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def run(self, command: Callable[..., Awaitable[T]], *args: Any, **kwargs: Any) -> T:
+    async def run(self, command: Callable[..., Awaitable[_T]], *args: Any, **kwargs: Any) -> _T:
         """Return the result of a command, a method of `redis` or a caller of such.
 
         Raises StateRefused if Redis answers with an error (others' commands may well succeed),

@@ -17,7 +17,7 @@ _PAGE: Final = _HERE / "page"
 VENDOR: Final = _HERE / "vendor"
 """Folder of the files of other authors; its README names them, `SHA256SUMS` their content."""
 
-PREFIX: Final = "/studio/"
+PATH_PREFIX: Final = "/studio/"
 """Prefix of the paths of all files."""
 
 INDEX: Final = _PAGE / "index.html"
@@ -40,8 +40,8 @@ _JOINED: Final[Mapping[str, tuple[Path, ...]]] = {
 }
 
 PARTS: Final[Mapping[str, tuple[Path, ...]]] = {
-    **{PREFIX + path.name: (path,) for path in (*sorted(_PAGE.glob("*.js")), ICON)},
-    **{PREFIX + name: parts for name, parts in _JOINED.items()},
+    **{PATH_PREFIX + path.name: (path,) for path in (*sorted(_PAGE.glob("*.js")), ICON)},
+    **{PATH_PREFIX + name: parts for name, parts in _JOINED.items()},
 }
 """Path of a file -> the files that it is joined from."""
 

@@ -7,13 +7,13 @@ from typing import Final
 from fastapi import APIRouter, FastAPI, HTTPException, Request, Response
 from fastapi.openapi.docs import get_swagger_ui_html
 
-from app.studio.files import ICON, INDEX, PARTS, PREFIX, PageFile, page_file
+from app.studio.files import ICON, INDEX, PARTS, PATH_PREFIX, PageFile, page_file
 
 PAGES: Final = frozenset({"/", "/studio", "/docs"})
-KNOBS: Final = PREFIX + "knobs.json"
+_KNOBS: Final = PATH_PREFIX + "knobs.json"
 _ICON: Final = "/favicon.ico"
 
-OPEN_PATHS: Final = PAGES | {*PARTS, KNOBS, _ICON}
+OPEN_PATHS: Final = PAGES | {*PARTS, _KNOBS, _ICON}
 """All paths of this module. They hold nothing secret and need no key: the page asks for one."""
 
 _POLICY: Final = "; ".join((
@@ -52,9 +52,9 @@ async def get_docs() -> Response:
     return get_swagger_ui_html(
         openapi_url="openapi.json",
         title="valle-serve",
-        swagger_js_url=f"{PREFIX[1:]}docs.js",
-        swagger_css_url=f"{PREFIX[1:]}docs.css",
-        swagger_favicon_url=f"{PREFIX[1:]}{ICON.name}",
+        swagger_js_url=f"{PATH_PREFIX[1:]}docs.js",
+        swagger_css_url=f"{PATH_PREFIX[1:]}docs.css",
+        swagger_favicon_url=f"{PATH_PREFIX[1:]}{ICON.name}",
         swagger_ui_parameters={"validatorUrl": None},  # by default another host's
     )
 
@@ -65,7 +65,7 @@ async def get_icon(request: Request) -> Response:
     return (await asyncio.to_thread(page_file, ICON)).answer(request)
 
 
-@studio_router.get(KNOBS)
+@studio_router.get(_KNOBS)
 async def get_knobs(request: Request) -> Response:
     """Return the part of `/openapi.json` that the page is made by: what a request may hold."""
     return (await asyncio.to_thread(_knobs, request.app)).answer(request)
@@ -81,10 +81,10 @@ def _knobs(app: FastAPI) -> PageFile:
     return PageFile.of(json.dumps(shown).encode(), "application/json")
 
 
-@studio_router.get(PREFIX + "{name}")
+@studio_router.get(PATH_PREFIX + "{name}")
 async def get_file(request: Request, name: str) -> Response:
     """Return a file of a page; 404 if there is none of that name."""
-    parts = PARTS.get(PREFIX + name)
+    parts = PARTS.get(PATH_PREFIX + name)
     if parts is None:
         raise HTTPException(404, "Not Found")
     return (await asyncio.to_thread(page_file, *parts)).answer(request)

@@ -11,7 +11,7 @@ from typing import Any
 from torch import Tensor
 
 from models.checkpoints.files import CheckpointError, read_file
-from models.checkpoints.published.metadata import parse
+from models.checkpoints.published.metadata import parse_metadata
 
 _PART = re.compile(r"(?P<layer>.+?)(?:\.parametrizations\.weight\.0)?\.lora_(?P<side>[AB])")
 
@@ -23,7 +23,7 @@ def merge(tensors: Mapping[str, Tensor], path: Path) -> dict[str, Tensor]:
     if it is damaged, for some levels only, or of other shapes.
     """
     parts, metadata = read_file(path)
-    config = parse(metadata).get("config")
+    config = parse_metadata(metadata).get("config")
     config = config if isinstance(config, dict) else {}
     if config.get("rvq_levels"):
         raise CheckpointError(f"{path}: made for levels {config['rvq_levels']} alone, not for all")

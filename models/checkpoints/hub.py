@@ -18,7 +18,7 @@ import torch
 
 from models.checkpoints.files import CheckpointError, sha256_of
 
-CACHE: Final = "~/.cache/valle-serve"
+MODEL_CACHE: Final = "~/.cache/valle-serve"
 """Default folder of converted codecs and machine code."""
 
 _SHA256_DIGITS: Final = 64
@@ -136,7 +136,7 @@ def find(name: str) -> HubFile | None:
 def locate(
     name: str,
     *,
-    cache: Path = Path(CACHE),
+    cache: Path = Path(MODEL_CACHE),
     offline: bool = False,
     endpoint: str | None = None,
 ) -> Path:

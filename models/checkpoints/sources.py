@@ -9,12 +9,11 @@ import torch
 from models.checkpoints.builtin import codec_files, lm_files, load_codec, load_lm
 from models.checkpoints.encodec import load_official, official_file
 from models.checkpoints.files import CheckpointError, names_of, sha256_of
-from models.checkpoints.hub import CACHE, locate
+from models.checkpoints.hub import MODEL_CACHE, locate
 from models.checkpoints.published.load import SUFFIXES, find_file, load_public
 from models.checkpoints.vallex.layout import is_this_family
 from models.checkpoints.vallex.load import SYMBOL_FILE, load_vallex
-from models.checkpoints.vallex.pickles import SUFFIXES as PICKLES
-from models.checkpoints.vallex.pickles import converted
+from models.checkpoints.vallex.pickles import PICKLE_SUFFIXES, converted
 from models.checkpoints.vocos import load_vocos, vocos_file
 from models.codecs.interface import Codec
 from models.codecs.vocos import Vocos
@@ -54,7 +53,7 @@ def open_speech_model(
     name: str | Path,
     device: torch.device,
     *,
-    cache: Path = Path(CACHE),
+    cache: Path = Path(MODEL_CACHE),
     offline: bool = False,
     decoder: DecoderName = "codec",
 ) -> SpeechModel:
@@ -126,4 +125,4 @@ def is_published(file: Path) -> bool:
 
 
 def _is_pickle(file: Path) -> bool:
-    return file.suffix in PICKLES and file.is_file()
+    return file.suffix in PICKLE_SUFFIXES and file.is_file()

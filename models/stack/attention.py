@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 
-def measure(scores: Tensor, lengths: Tensor) -> Tensor:
+def measure_attention(scores: Tensor, lengths: Tensor) -> Tensor:
     """Return the statistics of scores ``[B, heads, T]``, of which each query has ``lengths [B]``.
 
     Source: xjdr-alt/entropix, `calculate_metrics`, including its variance over the heads (of the
@@ -43,4 +43,4 @@ def attention_statistics(queries: Tensor, keys: Tensor, lengths: Tensor) -> Tens
     """
     grouped = queries.float().view(len(queries), keys.shape[1], -1, queries.shape[-1])
     scores = (grouped @ keys.float().transpose(-1, -2)).flatten(1, 2) * queries.shape[-1] ** -0.5
-    return measure(scores, lengths)
+    return measure_attention(scores, lengths)

@@ -68,7 +68,7 @@ STRATEGIES: Final = (
 
 
 @torch.inference_mode()
-def measure(
+def measure_batching(
     layers: Sequence[tuple[RowFunction, int]], dtype: torch.dtype = torch.float32
 ) -> Batching:
     """Return the first strategy under which every layer is invariant, else one that says so.

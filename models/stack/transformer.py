@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from gpu.kernels import FUSED
 from models.config import ModelConfig
 from models.cuda.kernels.reference import attend_grouped
-from models.stack.batching import UNPADDED, Batching, RowFunction, measure
+from models.stack.batching import UNPADDED, Batching, RowFunction, measure_batching
 from models.stack.block import Block, RmsNorm
 from models.stack.cache import KVCache
 from models.stack.paged_cache import PagedCache, PagePool
@@ -140,7 +140,7 @@ class Transformer(nn.Module):
                 (block.attention.out, width),
                 (lambda x: block.feed_forward(block.feed_forward_norm(x)), width),
             ]
-            self._batching = measure(layers, self.norm.weight.dtype)
+            self._batching = measure_batching(layers, self.norm.weight.dtype)
         return self._batching
 
     def extend(

@@ -69,7 +69,7 @@ _MOST_NAMED: Final = 5
 _MOST_SHOWN: Final = 20  # characters of each
 
 
-def check(text: str, max_chars: int) -> None:
+def check_text(text: str, max_chars: int) -> None:
     """Raise TextError for an empty or blank text, a too long one, and lone surrogates."""
     if not text:
         raise TextError("the text is empty")

@@ -8,10 +8,10 @@ from types import MappingProxyType
 from typing import Final
 
 from models.config import ModelConfig, ReaderName
-from models.text.characters import check, described, left_out
+from models.text.characters import check_text, described, left_out
 from models.text.errors import TextError
 from models.text.incremental.text import pieces
-from models.text.markup import MAX_PAUSE_S, parse
+from models.text.markup import MAX_PAUSE_S, parse_markup
 from models.text.pronunciations import Entries, check_entries, pronounced
 from models.text.published.languages import plain_reader, reference_reader
 from models.text.published.tags import name_of
@@ -84,7 +84,7 @@ class FrontEnd:
         """
         reader = self._reader(language)
         symbols = self._tokenizer.symbols
-        check(text, max_chars)
+        check_text(text, max_chars)
         utterances: list[Utterance] = []
         unread: dict[str, None] = {}
         written = 0
@@ -92,7 +92,7 @@ class FrontEnd:
         cut = partial(pieces, thoughts=thoughts)
         for piece in chain.from_iterable(map(cut, cut(text))):
             refuse(piece)
-            stretches, inline = parse(piece, symbols, self._max_phonemes)
+            stretches, inline = parse_markup(piece, symbols, self._max_phonemes)
             for stretch in stretches:
                 words = reader.clean(pronounced(Rewritten.of(stretch.text), pronunciations, inline))
                 unread |= dict.fromkeys(left_out(words))

@@ -69,7 +69,9 @@ class Inline:
         return _PRIVATE.sub(lambda match: f"[[{self.words[match[0]]}]]", text).replace("]] [[", " ")
 
 
-def parse(text: str, symbols: Collection[str], max_phonemes: int) -> tuple[list[Stretch], Inline]:
+def parse_markup(
+    text: str, symbols: Collection[str], max_phonemes: int
+) -> tuple[list[Stretch], Inline]:
     """Split a text at its pauses and replace its inline phonemes by placeholders.
 
     Raises TextError if markup is malformed, a phoneme is not one of `symbols`, a word of phonemes

@@ -13,7 +13,7 @@ from collections.abc import Collection, Mapping
 from typing import Final
 
 from models.text.errors import TextError
-from models.text.markup import Inline, parse
+from models.text.markup import Inline, parse_markup
 from models.text.source import Rewritten
 
 MOST_WORD_CHARS: Final = 100
@@ -39,7 +39,7 @@ def check_entries(entries: Entries, symbols: Collection[str], max_phonemes: int)
         if not (spoken.strip() and len(spoken) <= MOST_SPOKEN_CHARS):
             raise PronunciationError(f"{word!r}: write 1 to {MOST_SPOKEN_CHARS} characters")
         try:
-            stretches, _ = parse(spoken, symbols, max_phonemes)
+            stretches, _ = parse_markup(spoken, symbols, max_phonemes)
         except TextError as error:
             raise PronunciationError(f"{word!r}: {error}") from error
         if len(stretches) > 1:

@@ -31,7 +31,7 @@ _WINDOW: Final = 3  # letters that are cut together, as a multiple of the phonem
 
 _NOT_FIRST: Final = " ,;:.!?…—–-"
 
-Speak = Callable[[str], str]
+Phonemize = Callable[[str], str]
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ def split(
     text: Rewritten,
     inline: Inline | None = None,
     *,
-    speak: Speak = phonemize,
+    speak: Phonemize = phonemize,
     max_phonemes: int = 250,
     joint: str = "",
     lookahead: int = 0,
@@ -93,7 +93,7 @@ def _sentences(text: Rewritten) -> Iterator[Rewritten]:
 
 
 def _fitting(
-    text: Rewritten, inline: Inline, speak: Speak, most: int, joint: str
+    text: Rewritten, inline: Inline, speak: Phonemize, most: int, joint: str
 ) -> Iterator[Utterance]:
     """Yield a sentence, or its parts if it has over `most` phonemes."""
 
@@ -131,7 +131,7 @@ def _utterance(text: Rewritten, inline: Inline, phonemes: str, most: int) -> Utt
 
 
 def _growing(
-    text: Rewritten, inline: Inline, speak: Speak, most: int, joint: str, lookahead: int
+    text: Rewritten, inline: Inline, speak: Phonemize, most: int, joint: str, lookahead: int
 ) -> Iterator[Utterance]:
     """Yield a sentence, or its parts, each as it is read word by word."""
     places = places_of_words(text.text)

@@ -15,7 +15,7 @@ from models.text.errors import TextError
 from models.text.markup import MAX_RATE, MIN_RATE
 from models.text.normalise.vocabulary import MONTHS
 
-PATIENCE_CHARS: Final = 1000
+_PATIENCE_CHARS: Final = 1000
 """For how long the end of a tag or element is waited for."""
 
 _NAMES: Final = (
@@ -94,7 +94,7 @@ class SsmlRewriter:
         text = self._held + packet
         place = len(text)
         for pattern in (_OPEN_TAG, _OPENING):
-            near = max(0, len(text) - PATIENCE_CHARS)
+            near = max(0, len(text) - _PATIENCE_CHARS)
             found = pattern.search(text, near)
             place = min(place, found.start() if found else place)
         entity = _OPEN_ENTITY.search(text[:place], max(0, place - 64))

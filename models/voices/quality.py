@@ -26,10 +26,10 @@ _LEAST_RANGE_DB: Final = 12.0
 _LOUD_DB: Final = -15.0  # relative to the loudest frames
 _LEAST_CREST_DB: Final = 6.7
 
-Samples = NDArray[Any]
+_Samples = NDArray[Any]
 
 
-def quality_warnings(samples: Samples, rate_hz: int) -> list[str]:
+def quality_warnings(samples: _Samples, rate_hz: int) -> list[str]:
     """Return a sentence for each thing that may spoil a voice; mono, trimmed, at least 1 s."""
     import soxr
 
@@ -55,13 +55,13 @@ def quality_warnings(samples: Samples, rate_hz: int) -> list[str]:
     return warnings
 
 
-def _crest_db(frames: Samples) -> float:
+def _crest_db(frames: _Samples) -> float:
     """Return how far the peaks of frames lie over their power: the median, in dB."""
     power = (frames**2).mean(1)
     return float(np.median(10 * np.log10((frames**2).max(1) / power)))
 
 
-def _high_db(frames: Samples) -> float:
+def _high_db(frames: _Samples) -> float:
     """Return the power over 4 kHz in dB of that below."""
     power = (np.abs(np.fft.rfft(frames * np.hanning(_FRAME), axis=1)) ** 2).mean(0)
     border = _TELEPHONE_HZ * _FRAME // _RATE_HZ
@@ -70,7 +70,7 @@ def _high_db(frames: Samples) -> float:
     return float(10 * np.log10((high + 1e-20) / (low + 1e-20)))
 
 
-def _pitch(frames: Samples) -> tuple[Samples, Samples]:
+def _pitch(frames: _Samples) -> tuple[_Samples, _Samples]:
     """Return how periodic each frame ``[F, N]`` is, from 0 to 1, and its period in samples."""
     centred = frames - frames.mean(1, keepdims=True)
     spectrum = np.abs(np.fft.rfft(centred, 2 * _FRAME, axis=1)) ** 2
@@ -83,7 +83,7 @@ def _pitch(frames: Samples) -> tuple[Samples, Samples]:
     return window[np.arange(len(window)), best], best + _PITCH_LAGS.start
 
 
-def _held(strength: Samples, lags: Samples) -> float:
+def _held(strength: _Samples, lags: _Samples) -> float:
     """Return the share of voiced frames with the period of the frame before: held tones."""
     voiced = (strength[1:] > _VOICED) & (strength[:-1] > _VOICED)
     same = np.abs(np.diff(lags)) <= np.maximum(1, 0.006 * lags[1:])

@@ -36,7 +36,7 @@ MODE, ONCE, FREQUENCY, PRESENCE = (tl.constexpr(column) for column in range(9, 1
 """The columns of `samplers.plain.PlainRow`."""
 
 GOLDEN, FIRST, SECOND = (tl.constexpr(one) for one in (HASH.golden, *HASH.mix))
-BY_STEP = tl.constexpr(HASH.axes[0])
+_BY_STEP = tl.constexpr(HASH.axes[0])
 BY_ATTEMPT = tl.constexpr(HASH.axes[2])
 COLD = tl.constexpr(COLDEST)
 HOT = tl.constexpr(LARGEST)
@@ -67,7 +67,7 @@ def _mix(words):
 @triton.jit
 def uniform(key, length, attempt, ids):
     """Return the noise of a code's sample for each id, as `samplers.ops.sample.uniform`."""
-    words = _mix(key + length * BY_STEP + attempt * BY_ATTEMPT)
+    words = _mix(key + length * _BY_STEP + attempt * BY_ATTEMPT)
     bits = _mix(words + (ids.to(tl.int64) + 1) * GOLDEN)
     fraction = ((bits >> 24) & ((1 << 40) - 1)).to(tl.float32)
     return tl.minimum((fraction + 0.5) * (2.0**-40), 1.0 - 2.0**-24)

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from samplers.knobs.params import SamplingParams
-from samplers.nar import kind_of, pack, row_of, sample_nar
+from samplers.nar import kind_of, pack_rows, row_of, sample_nar
 from samplers.ops import guidance
 from samplers.ops.rows import within
 
@@ -22,7 +22,7 @@ def sample_frames(
     """Return ``(T,)`` codes of the logits ``(T, V)``."""
     row = row_of(params, seed=seed, utterance=utterance, level=level, vocab_size=logits.shape[-1])
     codebook = torch.zeros(logits.shape[-1], 1) if codebook is None else codebook
-    rows, at = torch.from_numpy(pack([row])), torch.tensor([position])
+    rows, at = torch.from_numpy(pack_rows([row])), torch.tensor([position])
     return sample_nar(logits[None], rows, at, codebook, kind_of(params, level))[0]
 
 

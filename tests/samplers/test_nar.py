@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from samplers.knobs.params import SamplingParams
-from samplers.nar import FULL, LIGHT, NarKind, kind_of, pack, row_of, sample_nar
+from samplers.nar import FULL, LIGHT, NarKind, kind_of, pack_rows, row_of, sample_nar
 from tests.samplers.frames import sample_frames
 
 LOGITS = torch.randn(60, 32, generator=torch.Generator().manual_seed(3)) * 2
@@ -106,7 +106,7 @@ def test_rows_of_all_kinds_are_drawn_as_each_alone(level: int, kind: NarKind) ->
     logits = torch.randn(len(own), 20, 32, generator=torch.Generator().manual_seed(level)) * 2
     logits[:, 3, 5], logits[:, 4], logits[:, 6, 2] = torch.nan, -torch.inf, torch.inf
     rows = torch.from_numpy(
-        pack([
+        pack_rows([
             row_of(params, seed=seed, utterance=2, level=level, vocab_size=32)
             for seed, params in enumerate(own)
         ])

@@ -35,7 +35,7 @@ _OUTCOMES: Final[dict[str, TypeAdapter[Any]]] = {
 }
 
 
-def pack(job: SpeechJob, outcome: Outcome, *, traces: bool = True) -> bytes:
+def pack_outcome(job: SpeechJob, outcome: Outcome, *, traces: bool = True) -> bytes:
     """Return a job, without what it continues, and its outcome as bytes."""
     if not traces:
         spoken = tuple(replace(one, trace=None) for one in outcome.utterances)
@@ -55,8 +55,8 @@ def pack(job: SpeechJob, outcome: Outcome, *, traces: bool = True) -> bytes:
     return zlib.compress(file.getvalue(), _LEVEL)
 
 
-def unpack(packed: bytes, most_bytes: int = MOST_BYTES) -> tuple[SpeechJob, Outcome]:
-    """Return what `pack` was given; raises ValueError if it is damaged, or of another version."""
+def unpack_outcome(packed: bytes, most_bytes: int = MOST_BYTES) -> tuple[SpeechJob, Outcome]:
+    """Return what was packed; raises ValueError if it is damaged, or of another version."""
     try:
         inflater = zlib.decompressobj()
         raw = inflater.decompress(packed, most_bytes)

@@ -9,12 +9,12 @@ from functools import partial
 from typing import Final
 
 from app.api.errors import StateUnavailable
-from app.api.history.packing import pack, unpack
+from app.api.history.packing import pack_outcome, unpack_outcome
 from app.api.history.recent import Entry, RecentSpeeches
 from app.api.history.report import Outcome
 from app.engine.errors import UnknownSpeech
 from app.engine.job import SpeechJob, SpeechResult
-from app.storage.shared_state import PREFIX, SharedState, StateAway, StateRefused
+from app.storage.shared_state import KEY_PREFIX, SharedState, StateAway, StateRefused
 
 log = logging.getLogger(__name__)
 
@@ -108,7 +108,7 @@ class SharedSpeeches(RecentSpeeches):
                 f" for {self._keep_s} s"
             )
         try:
-            return await asyncio.to_thread(unpack, packed)
+            return await asyncio.to_thread(unpack_outcome, packed)
         except ValueError as error:
             log.error("the speech %s in Redis: %s", job_id, error)
             raise UnknownSpeech("the speech of that id was stored by another version") from error
@@ -124,7 +124,10 @@ class SharedSpeeches(RecentSpeeches):
             packed = await asyncio.to_thread(self._packed, job, outcome)
             stored = isinstance(outcome, SpeechResult)
             if packed is not None:
-                keys = [_key(job_id, job.owner), *(f"{PREFIX}{of}:{job.client}" for of in _INDEX)]
+                keys = [
+                    _key(job_id, job.owner),
+                    *(f"{KEY_PREFIX}{of}:{job.client}" for of in _INDEX),
+                ]
                 arguments = [packed, self._keep_s, self._limit, self._keep_bytes]
                 try:
                     await self._state.run(self._store, keys=keys, args=arguments)
@@ -138,7 +141,7 @@ class SharedSpeeches(RecentSpeeches):
     def _packed(self, job: SpeechJob, outcome: Outcome) -> bytes | None:
         """Return an outcome as bytes, without its trace if it is too large; None if it still is."""
         for traces in (True, False):
-            packed = pack(job, outcome, traces=traces)
+            packed = pack_outcome(job, outcome, traces=traces)
             if len(packed) <= self._keep_bytes:
                 return packed
             log.warning(
@@ -152,7 +155,7 @@ class SharedSpeeches(RecentSpeeches):
         redis = self._state.redis
         try:
             found = await self._state.run(
-                redis.set, PREFIX + key, json.dumps(entry), nx=True, get=True, ex=_LEASE_S
+                redis.set, KEY_PREFIX + key, json.dumps(entry), nx=True, get=True, ex=_LEASE_S
             )
         except StateAway:
             if self._state.closed_if_away:
@@ -164,7 +167,7 @@ class SharedSpeeches(RecentSpeeches):
 
     def _end(self, key: str, entry: Entry | None) -> None:
         redis = self._state.redis
-        key = PREFIX + key
+        key = KEY_PREFIX + key
         ending: Callable[[], Awaitable[object]] = partial(redis.delete, key)
         if entry is not None:
             ending = partial(redis.set, key, json.dumps(entry), ex=self._keep_s)
@@ -173,7 +176,9 @@ class SharedSpeeches(RecentSpeeches):
     async def _renew_claims(self) -> None:
         for key, _ in list(self._claims.values()):
             # Never sooner than it does: it may have been kept for longer meanwhile.
-            await self._quietly(partial(self._state.redis.expire, PREFIX + key, _LEASE_S, gt=True))
+            await self._quietly(
+                partial(self._state.redis.expire, KEY_PREFIX + key, _LEASE_S, gt=True)
+            )
 
     async def _quietly(self, command: Callable[[], Awaitable[object]]) -> None:
         """Run a command, unless Redis is away: then the entry lapses."""
@@ -186,4 +191,4 @@ class SharedSpeeches(RecentSpeeches):
 
 
 def _key(job_id: str, owner: str) -> str:
-    return f"{PREFIX}speech:{owner}:{job_id}"
+    return f"{KEY_PREFIX}speech:{owner}:{job_id}"

@@ -14,7 +14,7 @@ from limits.aio.strategies import MovingWindowRateLimiter
 
 from app.api.errors import StateUnavailable
 from app.api.middleware.limits import Admission
-from app.storage.shared_state import PREFIX, SharedState, StateAway, StateRefused
+from app.storage.shared_state import KEY_PREFIX, SharedState, StateAway, StateRefused
 
 LEASE_S = 15.0
 """Seconds after which the work of a process that died is no longer counted."""
@@ -58,7 +58,7 @@ class SharedAdmission(Admission):
         storage = RedisStorage(
             f"async+{url}",
             implementation="redispy",
-            key_prefix=f"{PREFIX}rate",
+            key_prefix=f"{KEY_PREFIX}rate",
             connection_pool=state.redis.connection_pool,  # type: ignore[arg-type]
         )
         self._shared_window = MovingWindowRateLimiter(storage)
@@ -87,7 +87,7 @@ class SharedAdmission(Admission):
         self.check_open()
         self.check_cuts(client)
         token = uuid4().hex
-        key = f"{PREFIX}work:{client}"
+        key = f"{KEY_PREFIX}work:{client}"
         arguments = [token, self._max_concurrent, self._lease_s]
         try:
             if not await self._state.run(self._acquire, keys=[key], args=arguments):

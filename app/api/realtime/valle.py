@@ -20,7 +20,7 @@ from app.api.history.writer import ReportWriter, utterance_pieces, warnings_for
 from app.api.lenient import validated
 from app.api.realtime.session import WebSocketSession
 from app.api.realtime.speech import LiveSocket, LiveSpeech, SpeechMessages
-from app.api.requests import check_json_size, check_model, cleaned, ignored_fields, model_names
+from app.api.requests import check_json_size, check_model, cleaned_body, ignored_fields, model_names
 from app.api.schemas import ErrorDetail, SpeechOptions, Usage
 from app.api.services import Services
 from app.audio.formats import AudioFormat
@@ -156,7 +156,7 @@ class ValleSession(WebSocketSession):
             return
         try:
             check_json_size(message)
-            sent, ignored = cleaned(message, {self.created_by: self.creates})
+            sent, ignored = cleaned_body(message, {self.created_by: self.creates})
             parsed = validated(lambda text: self.messages.validate_json(text, strict=True), sent)
         except (InvalidRequest, ValidationError) as error:
             await self._error(_parse_error_detail(error, self.messages))

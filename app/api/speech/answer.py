@@ -49,7 +49,7 @@ from samplers.knobs.features import idle_knobs
 
 log = logging.getLogger(__name__)
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 AnyResponse = TypeVar("AnyResponse", bound=Response)
 
 _JSON: Final = "application/json"
@@ -276,7 +276,7 @@ class Answer:
         pool = self.services.render_pool, self.client
         return Renderer(pool, self.output, rate_hz, likely_lufs, whole=whole)
 
-    async def unless_client_leaves(self, work: Coroutine[Any, Any, T]) -> T | None:
+    async def unless_client_leaves(self, work: Coroutine[Any, Any, _T]) -> _T | None:
         """Return the result of a coroutine, or cancel it and return None if the client leaves."""
         working = asyncio.create_task(work)
         leaving = asyncio.create_task(_disconnected(self.request.receive))

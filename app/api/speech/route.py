@@ -37,7 +37,7 @@ from app.api.requests import (
     output_of,
 )
 from app.api.schemas import (
-    CODES,
+    CODES_CONTENT,
     SAFETENSORS,
     SPEECH_OR_CODES,
     SPEECH_RESPONSES,
@@ -319,7 +319,7 @@ codes_router = APIRouter(tags=["speech"], responses=TEXT_RESPONSES)
 @codes_router.get(
     "/v1/audio/speech/{id}/codes",
     response_class=Response,
-    responses={200: {"content": CODES}},
+    responses={200: {"content": CODES_CONTENT}},
 )
 async def get_speech_codes(
     request: Request, speech_id: SpeechId, recent: RecentDep, engine: EngineDep
@@ -336,7 +336,7 @@ async def get_speech_codes(
 @codes_router.post(
     "/v1/audio/codes",
     response_class=Response,
-    responses={200: {"content": CODES}},
+    responses={200: {"content": CODES_CONTENT}},
     openapi_extra={
         "requestBody": {
             "required": True,

@@ -12,7 +12,7 @@ from app.commands.errors import CommandFailed
 if TYPE_CHECKING:
     from app.commands.speech.documents.document import Document
 
-SUFFIXES: Final = frozenset({".m4b", ".m4a"})
+BOOK_SUFFIXES: Final = frozenset({".m4b", ".m4a"})
 _MILLISECOND: Final = Fraction(1, 1000)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from app.api.history.packing import pack, unpack
+from app.api.history.packing import pack_outcome, unpack_outcome
 from app.commands.errors import CommandError, CommandFailed
 from app.engine.job import Samples, SpeechJob, SpeechResult
 from samplers.knobs.params import SamplingParams
@@ -51,7 +51,7 @@ class Journal:
             about = json.loads(head)
             if (about["key"], about["begin"]) != (self._keys[number], self._end):
                 return None
-            result = unpack(packed)[1]
+            result = unpack_outcome(packed)[1]
             samples = self._map(about["begin"], about["end"])
         except (OSError, KeyError, TypeError, ValueError):
             return None
@@ -76,7 +76,7 @@ class Journal:
             with (self.folder / _SAMPLES).open("r+b" if begin else "wb") as file:
                 file.seek(begin * _SAMPLE_BYTES)
                 file.write(samples.astype("<f4").tobytes())
-            packed = pack(self._job, result, traces=False)
+            packed = pack_outcome(self._job, result, traces=False)
             partial.write_bytes(json.dumps(about).encode() + b"\n" + packed)
             partial.replace(path)
         except OSError as error:

@@ -17,7 +17,7 @@ from app.engine.job import AudioChunk, Progress, SpeechJob, SpeechResult, Unread
 from app.engine.model import LoadedModel
 from app.engine.serving.running import SpeechStream
 from app.settings import Settings
-from models.text.characters import check
+from models.text.characters import check_text
 from models.text.incremental.text import pieces
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 def split_pieces(text: str, *, thoughts: bool = False) -> list[str]:
     """Split a text into the pieces that are spoken one after the other, mostly sentences."""
-    check(text, max_chars=len(text))
+    check_text(text, max_chars=len(text))
     return pieces(text, thoughts=thoughts)
 
 

@@ -12,7 +12,7 @@ from pydantic_settings import CliPositionalArg
 from app.api.schemas import SpeechOptions
 from app.audio.formats import AudioFormat
 from app.commands.client import ServerOptions
-from app.commands.speech.book_file import SUFFIXES
+from app.commands.speech.book_file import BOOK_SUFFIXES
 from app.settings import Settings
 from app.storage.preset_files import read_presets
 from samplers.knobs.presets import AUTO
@@ -119,7 +119,7 @@ class SpeakOptions(SpeechOptions, ServerOptions):
     @property
     def book(self) -> bool:
         """Whether the file is an audiobook of MPEG-4, with chapters."""
-        return self.target is not None and self.target.suffix.lower() in SUFFIXES
+        return self.target is not None and self.target.suffix.lower() in BOOK_SUFFIXES
 
     @property
     def parts(self) -> Path | None:

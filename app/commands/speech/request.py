@@ -12,10 +12,10 @@ from pydantic import TypeAdapter
 
 from app.api.schemas import SpeechOptions
 from app.audio.formats import AudioFormat
-from app.commands.client import check
+from app.commands.client import check_answer
 from app.commands.errors import CommandFailed
 from app.commands.output import print_status, write_file
-from app.commands.speech.book_file import SUFFIXES, write_book
+from app.commands.speech.book_file import BOOK_SUFFIXES, write_book
 from app.commands.speech.documents.document import Document
 from app.commands.speech.options import SpeakOptions
 from app.commands.speech.player import Player, find_player
@@ -63,7 +63,7 @@ class SpeechClient:
         if out is not None and options.play:  # what was played is decoded again, for the file
             kept = f"{_PATH}/{answer.headers['x-request-id']}/audio"
             played = await self._client.get(kept, params={"response_format": self._form})
-            await check(played)
+            await check_answer(played)
             self._write(out, played)
         elif out is not None:
             self._write(out, answer)
@@ -80,7 +80,7 @@ class SpeechClient:
 
     def _write(self, out: Path, answer: httpx2.Response) -> None:
         """Write the file."""
-        if out.suffix.lower() not in SUFFIXES:
+        if out.suffix.lower() not in BOOK_SUFFIXES:
             write_file(out, answer.content, "out")
             return
         end_s = float(answer.headers["x-audio-ms"]) / 1000
@@ -90,7 +90,7 @@ class SpeechClient:
     async def _post(self) -> httpx2.Response:
         body = {**self._body, "response_format": self._form, "stream": False}
         answer = await self._client.post(_PATH, json=body)
-        await check(answer)
+        await check_answer(answer)
         return answer
 
     async def _stream(self) -> httpx2.Response:
@@ -100,7 +100,7 @@ class SpeechClient:
         player: Player | None = None
         try:
             async with self._client.stream("POST", _PATH, json=body) as answer:
-                await check(answer)
+                await check_answer(answer)
                 async for part in answer.aiter_raw():
                     if play:
                         rate_hz = int(answer.headers["x-sample-rate"])
@@ -128,7 +128,7 @@ class SpeechClient:
             return answer
         report = await self._client.get(f"{_PATH}/{answer.headers['x-request-id']}")
         if options.trace or options.subtitles:
-            await check(report)
+            await check_answer(report)
         return report
 
     def _warn(self, answer: httpx2.Response, report: httpx2.Response) -> None:

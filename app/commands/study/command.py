@@ -28,7 +28,7 @@ Words = Annotated[list[str], NoDecode, BeforeValidator(grid.words_of)]
 """What the command line has joined by commas, of which some belong to the values."""
 
 
-def _idle(knob: str, table: page.Table) -> str:
+def _idle(knob: str, table: page.StudyTable) -> str:
     """Return why a knob acts in none of the takes that set it, or nothing."""
     rows = [row for row in table if row[knob] is not None]
     if not rows or any(knob not in row["ignored"].replace(",", " ").split() for row in rows):
@@ -123,7 +123,7 @@ class Study(ServerOptions):
                     settings = Random(0).sample(settings, self.candidates)
                 spoken = dict[str, grid.StudyTake]()
 
-                def speak(takes: Sequence[grid.StudyTake]) -> Awaitable[page.Table]:
+                def speak(takes: Sequence[grid.StudyTake]) -> Awaitable[page.StudyTable]:
                     spoken.update((take.key, take) for take in takes)
                     return session.speak(takes)
 
@@ -141,7 +141,7 @@ class Study(ServerOptions):
     def _write(
         self,
         knobs: Sequence[str],
-        table: page.Table,
+        table: page.StudyTable,
         sounds: Sequence[tuple[str, bytes]],
         lines: Sequence[str] = (),
     ) -> None:

@@ -83,7 +83,7 @@ def read_varied(words: Sequence[str]) -> dict[str, list[Any]]:
         varied[[*varied][-1]] += _values(text)
     for name, values in varied.items():
         for value in values:
-            check({name: value})
+            check_setting({name: value})
     return varied
 
 
@@ -95,11 +95,11 @@ def read_fixed(words: Sequence[str]) -> dict[str, Any]:
         if not named:
             raise CommandError(f"fixed: {word!r} is not NAME=VALUE")
         found[name] = read_value(text)
-    check(found)
+    check_setting(found)
     return found
 
 
-def check(setting: Setting) -> None:
+def check_setting(setting: Setting) -> None:
     """Raise CommandError unless these are knobs at legal values."""
     try:
         SamplingParams.model_validate_json(json.dumps(setting))

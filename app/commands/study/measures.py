@@ -6,7 +6,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-TITLES: Final[Mapping[str, str]] = {
+MEASURE_TITLES: Final[Mapping[str, str]] = {
     "seconds": "seconds of sound",
     "faults": "share of takes that ended as stuck, length or empty",
     "repeats": "share of codes that are among the ten before them",
@@ -26,7 +26,7 @@ _QUIET_DB = -30.0
 _FEWEST_WORDS = 6
 
 
-def measure(
+def measure_speech(
     report: Mapping[str, Any], samples: NDArray[np.float32], rate_hz: int
 ) -> dict[str, float]:
     """Return the measures of a take ``[N]``.

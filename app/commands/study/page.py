@@ -9,9 +9,9 @@ from typing import Any, Final
 import numpy as np
 
 from app.commands.study.bootstrap import Estimate, estimate_difference, estimate_ratio
-from app.commands.study.measures import TITLES
+from app.commands.study.measures import MEASURE_TITLES
 
-Table = Sequence[Mapping[str, Any]]
+StudyTable = Sequence[Mapping[str, Any]]
 
 _CLIFF: Final = 0.25
 _WIDTH = 230
@@ -29,7 +29,7 @@ class Curve:
     faults: Sequence[str]  # cliffs and dead halves, in words
 
 
-def means(rows: Table, measure: str) -> dict[str, float]:
+def means(rows: StudyTable, measure: str) -> dict[str, float]:
     """Return a measure's mean over the takes of each sentence that has it."""
     by_text: dict[str, list[float]] = {}
     for row in rows:
@@ -38,13 +38,13 @@ def means(rows: Table, measure: str) -> dict[str, float]:
     return {text: float(np.mean(values)) for text, values in by_text.items()}
 
 
-def interval(rows: Table, measure: str) -> Estimate:
+def interval(rows: StudyTable, measure: str) -> Estimate:
     """Return the mean of a measure over the sentences of some takes."""
     found = np.array([*means(rows, measure).values()] or [0.0])
     return estimate_ratio(found, np.ones_like(found))
 
 
-def difference(ours: Table, theirs: Table, measure: str) -> Estimate:
+def difference(ours: StudyTable, theirs: StudyTable, measure: str) -> Estimate:
     """Return our mean of a measure less theirs, over the same sentences."""
     both = [means(rows, measure) for rows in (ours, theirs)]
     shared = [text for text in both[0] if text in both[1]]
@@ -52,7 +52,7 @@ def difference(ours: Table, theirs: Table, measure: str) -> Estimate:
     return estimate_difference((left, np.ones_like(left)), (right, np.ones_like(right)))
 
 
-def curves(table: Table, knobs: Sequence[str]) -> list[Curve]:
+def curves(table: StudyTable, knobs: Sequence[str]) -> list[Curve]:
     """Return the curve of each knob, over the takes that set it."""
     measures = [name for name in table[0] if _is_measure(name, table, knobs)]
     found = []
@@ -65,13 +65,13 @@ def curves(table: Table, knobs: Sequence[str]) -> list[Curve]:
     return found
 
 
-def _is_measure(name: str, table: Table, knobs: Sequence[str]) -> bool:
+def _is_measure(name: str, table: StudyTable, knobs: Sequence[str]) -> bool:
     about = {*knobs, "text", "voice", "seed", "codes_sha256", "finish", "ignored"}
     return name not in about and any(row[name] is not None for row in table)
 
 
 def _faults(
-    values: Sequence[Any], groups: Sequence[Table], points: Mapping[str, Sequence[Estimate]]
+    values: Sequence[Any], groups: Sequence[StudyTable], points: Mapping[str, Sequence[Estimate]]
 ) -> Iterator[str]:
     seconds = [point.value for point in points["seconds"]]
     for place in range(1, len(values)):
@@ -158,7 +158,9 @@ def as_page(found: Sequence[Curve], heading: Heading) -> str:
         lines = "".join(f"<li>{escape(line)}</li>" for line in heading.race)
         parts.append(f"<h2>Race</h2><ol>{lines}</ol>")
     parts.append("<dl>")
-    parts += [f"<dt><b>{name}</b></dt><dd>{escape(text)}</dd>" for name, text in TITLES.items()]
+    parts += [
+        f"<dt><b>{name}</b></dt><dd>{escape(text)}</dd>" for name, text in MEASURE_TITLES.items()
+    ]
     parts.append("</dl>")
     for curve in found:
         parts.append(f"<h2>{escape(curve.knob)}</h2>")

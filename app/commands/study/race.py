@@ -6,11 +6,11 @@ from math import ceil, inf
 
 from app.commands.errors import CommandError
 from app.commands.study.grid import Setting, StudyTake
-from app.commands.study.page import Table, difference, interval
+from app.commands.study.page import StudyTable, difference, interval
 
 _FEWEST = 4
 
-Speak = Callable[[Sequence[StudyTake]], Awaitable[Table]]
+SpeakTakes = Callable[[Sequence[StudyTake]], Awaitable[StudyTable]]
 TakesOf = Callable[[Sequence[Setting]], Sequence[StudyTake]]
 
 
@@ -30,7 +30,7 @@ class Goal:
         except ValueError as error:
             raise CommandError("limit: say MEASURE=NUMBER, as in faults=0") from error
 
-    def rank(self, rows: Table) -> tuple[float, float]:
+    def rank(self, rows: StudyTable) -> tuple[float, float]:
         """Return by how much takes miss the limits, and their measure: the smaller, the better."""
         for name in (self.measure, *self.limits):
             if not any(name in row for row in rows):
@@ -57,7 +57,7 @@ class Race:
     row for each take.
     """
 
-    def __init__(self, speak: Speak, goal: Goal) -> None:
+    def __init__(self, speak: SpeakTakes, goal: Goal) -> None:
         self._speak = speak
         self._goal = goal
 

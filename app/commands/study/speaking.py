@@ -15,7 +15,7 @@ from app.audio.rendering import encode_file, wav_header
 from app.commands.batch import post_when_free
 from app.commands.errors import CommandError, CommandFailed
 from app.commands.study.grid import StudyTake
-from app.commands.study.measures import measure
+from app.commands.study.measures import measure_speech
 from samplers.knobs.presets import AUTO
 
 _TRIAL_HZ = 24_000  # of the tone of a trial, which lasts a second
@@ -23,7 +23,7 @@ _TRIAL_HZ = 24_000  # of the tone of a trial, which lasts a second
 Row = dict[str, Any]
 """Of a take: `key`, `model`, `codes`, `finish`, and `measures` by their names."""
 
-Table = list[dict[str, Any]]
+StudyRows = list[dict[str, Any]]
 
 
 class TakesFile:
@@ -138,7 +138,7 @@ class StudySession:
         for judge in self._judges:
             await judge.close()
 
-    async def speak(self, takes: Sequence[StudyTake]) -> Table:
+    async def speak(self, takes: Sequence[StudyTake]) -> StudyRows:
         """Return a flat row for each take, in order."""
         missing = [take for take in takes if self._file.find(take, self._model(take)) is None]
         if missing:
@@ -213,7 +213,7 @@ class StudySession:
             raise CommandFailed(f"url: {error or type(error).__name__}") from error
         rate_hz = int(answer.headers["x-sample-rate"])
         samples = (np.frombuffer(answer.content, "<i2") / 32768.0).astype(np.float32)
-        measures = measure(report, samples, rate_hz)
+        measures = measure_speech(report, samples, rate_hz)
         if self._is_heard(take):
             path = self._sound(take)
             path.parent.mkdir(exist_ok=True)
@@ -238,7 +238,7 @@ def _problem(answer: httpx2.Response) -> str:
     return str(answer.json()["error"]["message"])
 
 
-def table_of(takes: Sequence[StudyTake], rows: Sequence[Mapping[str, Any]]) -> Table:
+def table_of(takes: Sequence[StudyTake], rows: Sequence[Mapping[str, Any]]) -> StudyRows:
     """Return a flat row for each take: what varies, text, voice, seed, codes and measures."""
     knobs = dict.fromkeys(name for take in takes for name in take.setting)
     measures = dict.fromkeys(name for row in rows for name in row["measures"])

@@ -19,7 +19,7 @@ from app.api.realtime.route import serve_protocol
 from app.api.realtime.session import check_voice
 from app.api.realtime.speech import LiveSpeech, SpeechMessages
 from app.api.realtime.valle import PROTOCOL, ValleSession
-from app.api.requests import check_json_size, check_model, cleaned, model_names, sized_json
+from app.api.requests import check_json_size, check_model, cleaned_body, model_names, sized_json
 from app.api.schemas import SoundFormatName, SpeechOptions
 from app.api.services import Services
 from app.audio.formats import AudioFormat
@@ -132,7 +132,7 @@ class StreamSession(ValleSession):
 
     async def _configure(self, raw: str) -> None:
         """Take a configuration; the one before stays if it is refused."""
-        content, _ = cleaned(raw, SessionConfig)
+        content, _ = cleaned_body(raw, SessionConfig)
         try:
             config = validated(
                 lambda text: SessionConfig.model_validate_json(text, strict=True), content

@@ -17,7 +17,7 @@ from samplers.knobs.params import SamplingParams
 
 GOLDEN_FILE: Final = "golden.json"
 
-Speak = Callable[[SpeechJob], SpeechResult]
+SpeakJob = Callable[[SpeechJob], SpeechResult]
 """Speaks a job by itself."""
 
 
@@ -46,13 +46,13 @@ def read_golden(folder: Path) -> Sequence[GoldenRequest]:
         raise CheckpointError(f"{path}: {error}") from error
 
 
-def codes_sha256(speak: Speak, request: GoldenRequest) -> str:
+def codes_sha256(speak: SpeakJob, request: GoldenRequest) -> str:
     """Speak a request by itself and return the SHA-256 of its codes."""
     job = SpeechJob("golden", request.text, SamplingParams(**request.params), request.voice)
     return speak(job).codes_sha256
 
 
-def compare(speak: Speak, requests: Sequence[GoldenRequest]) -> GoldenResult:
+def compare(speak: SpeakJob, requests: Sequence[GoldenRequest]) -> GoldenResult:
     """Speak requests and compare their codes with those stored."""
     different = sum(codes_sha256(speak, one) != one.codes_sha256 for one in requests)
     return GoldenResult(len(requests), different)

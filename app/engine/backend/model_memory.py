@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from app.engine.backend.batch_factory import BatchFactory
 from app.engine.interface import Plan
-from app.engine.memory import Memory, fits
+from app.engine.memory import Memory, fits_in_memory
 from app.engine.nar.process import AudioProcess
 from app.engine.nar.stage import NarStage
 from models.placement import WeightOffloader
@@ -31,7 +31,7 @@ class ModelMemory:
 
     def fits(self, plan: Plan, running: Iterable[Plan]) -> bool:
         """Return whether memory holds a job beside others; see `app.engine.memory`."""
-        return self.pool is None or fits(plan, running, self.pool.pool())
+        return self.pool is None or fits_in_memory(plan, running, self.pool.pool())
 
     @property
     def cache_bytes(self) -> Mapping[str, int]:

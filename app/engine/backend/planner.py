@@ -18,14 +18,14 @@ from app.engine.backend.plan_checks import (
     limited,
     nar_plan,
 )
-from app.engine.backend.speakers import Speakers, named
+from app.engine.backend.speakers import Speakers, voices_by_name
 from app.engine.errors import InvalidRequest
 from app.engine.interface import Plan, PromptedVoice, Reading
 from app.engine.job import MadeBy, SpeechJob
 from app.engine.memory import pages_of
 from app.engine.reading import TextProcess
 from app.engine.voices import Voices
-from app.storage.dictionary_files import DEFAULT, Dictionaries
+from app.storage.dictionary_files import DEFAULT_DICTIONARY, Dictionaries
 from app.storage.voice_store import VoiceStore
 from models.checkpoints.files import CheckpointError
 from models.checkpoints.sources import SpeechModel
@@ -119,7 +119,7 @@ class Planner:
 
     def schemas(self) -> Mapping[str, Mapping[str, Any]]:
         """Return what to add to the JSON schema of fields, as the model takes fewer values."""
-        names = [one for one in self._dictionaries if one != DEFAULT]
+        names = [one for one in self._dictionaries if one != DEFAULT_DICTIONARY]
         longest = {"maxLength": self._settings.max_text_chars}
         return {
             **schemas_of(self._limits),
@@ -203,7 +203,7 @@ class Planner:
         language = self.voices.language(job.language, voice)
         prepared = self._read(job, language, on_piece)
         utterances = tuple(prepared.utterances)
-        named(utterances, lambda name: self.voices.find(name, job.owner))
+        voices_by_name(utterances, lambda name: self.voices.find(name, job.owner))
         return Reading(language, utterances, prepared.left_out)
 
     def _is_usual(self, job: SpeechJob, params: SamplingParams) -> bool:
@@ -239,7 +239,9 @@ class Planner:
     ) -> dict[str, PromptedVoice]:
         """Return the voices that a text names, in lower case, with their prompts."""
         speakers: dict[str, PromptedVoice] = {}
-        for name, voice in named(utterances, lambda one: self.voices.speaker(one, owner)).items():
+        for name, voice in voices_by_name(
+            utterances, lambda one: self.voices.speaker(one, owner)
+        ).items():
             check_prompted(params, voice)
             speakers[name] = self._speakers.speaker(voice)
         return speakers
@@ -276,7 +278,7 @@ class Planner:
 
     def _pronunciations(self, job: SpeechJob) -> dict[str, str]:
         """Return the entries of a job and of the dictionaries that it uses."""
-        entries = dict(self._dictionaries.get(DEFAULT, {}))
+        entries = dict(self._dictionaries.get(DEFAULT_DICTIONARY, {}))
         for name in job.dictionaries:
             if name.lower() not in self._dictionaries:
                 known = ", ".join(self._dictionaries) or "none"

@@ -85,7 +85,9 @@ class Speakers:
         return self._front_end.encode(phonemes, language)
 
 
-def named(utterances: Sequence[Utterance], find: Callable[[str], Voice]) -> dict[str, Voice]:
+def voices_by_name(
+    utterances: Sequence[Utterance], find: Callable[[str], Voice]
+) -> dict[str, Voice]:
     """Return the voices that a text names, in lower case; ``find`` returns that of a name.
 
     Raises InvalidRequest if one is not there, or if they are too many.

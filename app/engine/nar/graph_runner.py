@@ -46,7 +46,7 @@ class ChunkSizes(NamedTuple):
     streams: int = 256
 
 
-def row_of(levels: int, frames: int, pages: int) -> np.dtype[np.void]:
+def row_dtype(levels: int, frames: int, pages: int) -> np.dtype[np.void]:
     """Return what the host says of a row of a chunk: fields of 8 bytes, or of arrays of them."""
     return np.dtype([
         ("stream", "i8"),  # its row of the codec's states
@@ -183,7 +183,7 @@ class NarGraphRunner:
                 speech.model, pool, [0], capture, sizes.columns, [head.layer]
             )
         self._passes = speech.model.transformer.paged(pool)
-        self._row = row_of(config.levels, self.frames[-1], sizes.columns // PAGE)
+        self._row = row_dtype(config.levels, self.frames[-1], sizes.columns // PAGE)
         self.streams = CodecStreams(speech, sizes.streams)
         self._idle = np.zeros(self.most, self._row)  # of no utterance
         self._idle["stream"] = self.streams.unused

@@ -28,7 +28,7 @@ from models.stack.paged_cache import PagedCache
 from models.stack.slot_cache import SlotCache
 from models.valle import Valle
 from samplers.knobs.features import is_guided
-from samplers.nar import NarKind, kind_of, pack, row_of, sample_nar
+from samplers.nar import NarKind, kind_of, pack_rows, row_of, sample_nar
 from samplers.ops.guidance import guide_frames
 from samplers.ops.rows import within
 
@@ -43,7 +43,7 @@ class ChunkRows(NamedTuple):
     given: (
         Tensor  # ``[R, T, K]`` int64, codes that are not sampled, level 0 among them; -1 elsewhere
     )
-    knobs: Tensor  # ``[R, K - 1, 6]`` int64 of `samplers.nar.pack`
+    knobs: Tensor  # ``[R, K - 1, 6]`` int64 of `samplers.nar.pack_rows`
     frame: Tensor  # ``[R]`` int64, index of the first frame in its utterance
     owner: Tensor  # ``[R]`` int64, the row whose codes each is fed
     partner: Tensor  # ``[R]`` int64, the row that guides each; itself: none
@@ -119,8 +119,8 @@ class NarState:
         # ``[T, count]`` int64, of the frames that are sampled; on the host if they were sampled
         # elsewhere
         self.codes = torch.zeros(0, self.count, dtype=torch.int64, device=codebooks.device)
-        # ``[K - 1, 6]`` int64 of `samplers.nar.pack`
-        self.knobs = pack([
+        # ``[K - 1, 6]`` int64 of `samplers.nar.pack_rows`
+        self.knobs = pack_rows([
             row_of(
                 params, seed=inputs.seed, utterance=inputs.utterance, level=level,
                 vocab_size=config.codes,

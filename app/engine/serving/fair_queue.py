@@ -14,7 +14,7 @@ OnPiece = Callable[[], None]
 FairTask = Callable[[OnPiece], object]
 """What is done when its turn has come; it calls its argument between two pieces."""
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 
 
 class FairQueue:
@@ -115,10 +115,10 @@ class TurnThread:
         self._thread.submit(self._do_next)
 
     def result(
-        self, job_id: str, client: str, length: int, run: Callable[[OnPiece], T]
-    ) -> "Future[T]":
+        self, job_id: str, client: str, length: int, run: Callable[[OnPiece], _T]
+    ) -> "Future[_T]":
         """Have something done as by `submit`; return what it will give."""
-        result: Future[T] = Future()
+        result: Future[_T] = Future()
 
         def turn(on_piece: OnPiece) -> None:
             if not result.set_running_or_notify_cancel():

@@ -6,9 +6,9 @@ from typing import Literal
 
 from app.engine.interface import GoldenResult
 
-State = Literal["new", "loading", "warming", "ready", "draining", "stopped", "failed"]
+EngineState = Literal["new", "loading", "warming", "ready", "draining", "stopped", "failed"]
 
-WAITS_FOR: dict[State, str] = {
+WAITS_FOR: dict[EngineState, str] = {
     "new": "the engine to start",
     "loading": "the model to load",
     "warming": "the warm-up to end",
@@ -25,7 +25,7 @@ STALLED_AFTER_S = 60.0
 class EngineStatus:
     """The status of an engine at one moment."""
 
-    state: State
+    state: EngineState
     waits_for: str | None  # what it waits for before it accepts jobs; None if it accepts them
     error: str | None
     queued: int  # how many jobs wait, their text read or not

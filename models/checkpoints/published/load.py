@@ -22,7 +22,7 @@ from models.valle import Valle
 
 log = logging.getLogger(__name__)
 
-LANGUAGES = ("en", "ja", "de", "fr", "zh", "ko")  # by id
+_LANGUAGES = ("en", "ja", "de", "fr", "zh", "ko")  # by id
 HEAD_DIM = 64  # of every published size
 SUFFIXES = {".sft", ".safetensors", ".safetensor"}
 MAX_PHONEMES = 150  # about 12 s, the longest utterances of the training data
@@ -95,7 +95,7 @@ def _parsed(
     """Detect layout and configuration of a file's contents."""
     is_hf = one_vocabulary.is_one_vocabulary(tensors)
     if is_hf:
-        tensors = one_vocabulary.split(tensors, str(path))
+        tensors = one_vocabulary.split_vocabulary(tensors, str(path))
     layout = find_layout(tensors, str(path))
     described = describe(metadata, str(path))
     if described is not None:
@@ -165,7 +165,7 @@ def _config(
         phonemes=tuple(first_names.get(number, f"<{number}>") for number in rows),
         phoneme_vocabulary=dict(names),
         max_phonemes=MAX_PHONEMES,
-        languages=LANGUAGES,
+        languages=_LANGUAGES,
         language_rows=layout.languages,
         segments=segments(language="lang" in described.capabilities),
         nar_mask="full" if flags.noncausal_masks else "causal",

@@ -96,7 +96,7 @@ def published(*, masked_level_0: bool) -> Description:
     return Description(name=name, size=Size(), capabilities=capabilities, experimental=flags)
 
 
-def parse(metadata: Mapping[str, str]) -> dict[str, Any]:
+def parse_metadata(metadata: Mapping[str, str]) -> dict[str, Any]:
     """Return metadata with JSON values parsed; others stay text."""
     parsed: dict[str, Any] = {}
     for name, text in metadata.items():
@@ -112,7 +112,7 @@ def describe(metadata: Mapping[str, str], source: str) -> Description | None:
 
     Raises CheckpointError if it is malformed, or of what is not supported.
     """
-    found = parse(metadata).get("config")
+    found = parse_metadata(metadata).get("config")
     if found is None:
         return None
     try:
@@ -127,7 +127,7 @@ def vocabulary(metadata: Mapping[str, str], path: Path) -> dict[str, int]:
 
     It is empty if there is neither. Raises CheckpointError if it is no mapping of names to ids.
     """
-    userdata = parse(metadata).get("userdata")
+    userdata = parse_metadata(metadata).get("userdata")
     found = userdata.get("symmap") if isinstance(userdata, dict) else None
     if found is None:
         found = _beside(path.with_name("tokenizer.json"))

@@ -15,27 +15,27 @@ from models.checkpoints.files import CheckpointError, check_tensors
 
 EMBEDDINGS = "model.embed_tokens.weight"
 HEAD = "lm_head.weight"
-LEVELS = 8
-CODES = 1024
+_LEVELS = 8
+_CODES = 1024
 _ROWS = {
     "text_emb.weight": 256,
-    "rvq_l_emb.weight": LEVELS,
+    "rvq_l_emb.weight": _LEVELS,
     "langs_emb.weight": 6,
     "tasks_emb.weight": 9,
     "len_emb.weight": 11,
     "tones_emb.weight": 1,
     "sep": 1,
-    **{f"proms_emb.embeddings.{level}.weight": CODES for level in range(LEVELS)},
-    "resps_emb.embeddings.0.weight": CODES + 1,
-    **{f"resps_emb.embeddings.{level}.weight": CODES for level in range(1, LEVELS)},
-    f"resps_emb.embeddings.{LEVELS}.weight": CODES + 1,  # the last row is the mask
+    **{f"proms_emb.embeddings.{level}.weight": _CODES for level in range(_LEVELS)},
+    "resps_emb.embeddings.0.weight": _CODES + 1,
+    **{f"resps_emb.embeddings.{level}.weight": _CODES for level in range(1, _LEVELS)},
+    f"resps_emb.embeddings.{_LEVELS}.weight": _CODES + 1,  # the last row is the mask
 }
 """The tables that the vocabulary consists of, in their order, and their rows."""
 
 _HEADS = {
-    **{level: f"resps_emb.embeddings.{level}.weight" for level in range(LEVELS + 1)},
-    LEVELS + 1: "text_emb.weight",
-    LEVELS + 2: "len_emb.weight",
+    **{level: f"resps_emb.embeddings.{level}.weight" for level in range(_LEVELS + 1)},
+    _LEVELS + 1: "text_emb.weight",
+    _LEVELS + 2: "len_emb.weight",
 }
 """The table whose rows each head has."""
 
@@ -76,7 +76,7 @@ def check_description(path: Path) -> int | None:
     return heads
 
 
-def split(tensors: Mapping[str, Tensor], source: str) -> dict[str, Tensor]:
+def split_vocabulary(tensors: Mapping[str, Tensor], source: str) -> dict[str, Tensor]:
     """Split the tensors into those of the layout `ar+nar-len`.
 
     A vocabulary of another size is refused: its rows cannot be assigned.
@@ -93,6 +93,6 @@ def split(tensors: Mapping[str, Tensor], source: str) -> dict[str, Tensor]:
     rows = dict(zip(_ROWS, torch.split(head, counts), strict=True))
     for number, name in _HEADS.items():
         # The head has a row of the mask, which was never trained.
-        kept = CODES if number == LEVELS else len(rows[name])
+        kept = _CODES if number == _LEVELS else len(rows[name])
         parts[f"classifiers.proj.{number}.weight"] = rows[name][:kept]
     return parts

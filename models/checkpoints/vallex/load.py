@@ -30,7 +30,7 @@ SETTINGS: Final = "settings"
 SYMBOL_FILE: Final = "unique_text_tokens.k2symbols"
 """The symbol table beside a model of lifeiteng/vall-e."""
 
-LANGUAGES: Final = ("en", "zh", "ja")  # by id
+_LANGUAGES: Final = ("en", "zh", "ja")  # by id
 _MAX_PHONEMES: Final = 150  # about 12 s: with the prompt below the 22 s of the training data
 MAX_PROMPT_FRAMES: Final = 900  # 12 s, all that is kept of a voice
 _HEAD_DIM: Final = 64
@@ -109,9 +109,9 @@ def _config(layout: VallexLayout, settings: TrainerSettings, path: Path) -> Mode
             f"{path}: tensors do not tell nhead and prefix_mode; write those of its training to"
             f' {path.with_name("settings.json")}, as {{"nhead": 16, "prefix_mode": 1}}'
         )
-    if multilingual and layout.languages != len(LANGUAGES):
+    if multilingual and layout.languages != len(_LANGUAGES):
         raise CheckpointError(
-            f"{path}: {layout.languages} languages, only {', '.join(LANGUAGES)} are known"
+            f"{path}: {layout.languages} languages, only {', '.join(_LANGUAGES)} are known"
         )
     vocabulary = VOCABULARY if multilingual else read_symbols(path.with_name(SYMBOL_FILE))
     used = 1 + max(VOCABULARY.values()) if multilingual else layout.texts
@@ -145,7 +145,7 @@ def _config(layout: VallexLayout, settings: TrainerSettings, path: Path) -> Mode
             text_marks=not multilingual,
             phonemes_by_language=multilingual,
             max_phonemes=_MAX_PHONEMES,
-            languages=LANGUAGES if multilingual else ("en",),
+            languages=_LANGUAGES if multilingual else ("en",),
             segments=("phn", "resp"),
             separators=False,
             text_mask="full",

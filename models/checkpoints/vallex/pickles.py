@@ -26,7 +26,7 @@ from models.checkpoints.vallex.load import SETTINGS, SYMBOL_FILE, TrainerSetting
 
 log = logging.getLogger(__name__)
 
-SUFFIXES: Final = {".pt", ".pth"}
+PICKLE_SUFFIXES: Final = {".pt", ".pth"}
 
 _ALLOWED: Final = [
     (PurePosixPath, f"{module}.{name}")

@@ -9,7 +9,7 @@ from models.cuda.kernels.sharing import PAGE
 SCALE_BYTES = 4
 """Of the float32 scale of each head of a position, where keys and values are in 8 bits."""
 
-LEVELS = 127
+INT8_LEVELS = 127
 """Largest of these integers; the largest entry of a head is this many scales."""
 
 
@@ -96,7 +96,7 @@ def put(rows: Tensor, places: Tensor, new: Tensor) -> None:
     if rows.dtype == torch.int8:
         integers, scales = integers_and_scales(rows)
         wide = new.float()
-        scale = wide.abs().amax(-1) / LEVELS
+        scale = wide.abs().amax(-1) / INT8_LEVELS
         steps = wide / scale.clamp(min=torch.finfo(torch.float32).tiny)[..., None]
         integers.index_copy_(0, places, (steps + 0.5).floor().to(torch.int8))
         scales.index_copy_(0, places, scale)

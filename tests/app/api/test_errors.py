@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from app.api.errors import STATUS
-from app.api.requests import cleaned
+from app.api.requests import cleaned_body
 from app.api.schemas import TtsRequest
 from app.api.services import ClientLimits
 from app.engine import errors
@@ -309,10 +309,10 @@ def test_null_is_the_default_of_every_field_that_has_one(toy_server) -> None:
 
 def test_null_leaves_what_stands_beside_it_as_it_was_sent() -> None:
     raw = b'{"input": "a", "speed": null, "seed": 9223372036854775807, "temperature": 1e-5}'
-    assert json.loads(cleaned(raw, TtsRequest)[0]) == {
+    assert json.loads(cleaned_body(raw, TtsRequest)[0]) == {
         "input": "a",
         "seed": 2**63 - 1,
         "temperature": 1e-5,
     }
     untouched = b'{"input":"null"}'
-    assert cleaned(untouched, TtsRequest)[0] is untouched
+    assert cleaned_body(untouched, TtsRequest)[0] is untouched

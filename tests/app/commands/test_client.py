@@ -10,7 +10,7 @@ import pytest
 from fastapi import FastAPI
 from starlette.responses import StreamingResponse
 
-from app.commands.client import check
+from app.commands.client import check_answer
 from app.commands.errors import CommandError
 from app.server import serve_privately
 
@@ -92,4 +92,4 @@ async def test_a_refusal_names_its_field_once(message: str) -> None:
     request = httpx2.Request("POST", "http://localhost/tts")
     error = {"error": {"message": message, "param": "top_a", "type": "", "code": ""}}
     with pytest.raises(CommandError, match=r"^top_a: there is no such field$"):
-        await check(httpx2.Response(422, json=error, request=request))
+        await check_answer(httpx2.Response(422, json=error, request=request))

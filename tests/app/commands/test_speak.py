@@ -19,7 +19,7 @@ import httpx
 import pytest
 import soundfile
 
-from app.api.history.packing import unpack
+from app.api.history.packing import unpack_outcome
 from app.cli import main
 from app.commands.speech.long_speech import split_pieces
 from app.engine.job import SpeechResult
@@ -380,7 +380,7 @@ def test_the_seed_that_was_drawn_is_kept(tmp_path: Path, book: Path) -> None:
     with interrupted_after(2, tmp_path / "a.wav.parts"):
         assert main(["speak", *unseeded, "-o", str(out)]) == 130
     part = (tmp_path / "a.wav.parts" / "000001.part").read_bytes()
-    _, result = unpack(part.partition(b"\n")[2])
+    _, result = unpack_outcome(part.partition(b"\n")[2])
     assert isinstance(result, SpeechResult)
     seed = result.seed
     assert main(["speak", *unseeded, "-o", str(out)]) == 0

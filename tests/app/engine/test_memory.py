@@ -12,7 +12,7 @@ from app.engine.interface import Plan, PromptedVoice
 from app.engine.job import USUAL_PHONEME_S, SpeechJob
 from app.engine.memory import (
     PREFIX_SHARE,
-    fits,
+    fits_in_memory,
     make_pool,
     pages_of,
     pool_bytes,
@@ -81,7 +81,7 @@ def test_a_card_holds_the_model_and_no_fewer_streams_than(
     utterance = replace(plan.utterances[0], phonemes="a" * SYMBOLS)
     long = replace(plan, speakers=(PromptedVoice(plan.voice, prompt),), utterances=(utterance,))
     long = replace(long, pages=pages_of(long, PUBLISHED, RATE_HZ))
-    assert fits(long, [long] * running, pool_of(card_gb)) == fit
+    assert fits_in_memory(long, [long] * running, pool_of(card_gb)) == fit
 
 
 def test_a_job_waits_until_those_that_run_leave_it_room_and_alone_it_always_runs(
@@ -92,4 +92,4 @@ def test_a_job_waits_until_those_that_run_leave_it_room_and_alone_it_always_runs
     plan = replace(plan, pages=pages)
     for room, running, fit in ((3 * pages - 1, 1, True), (3 * pages - 1, 2, False), (1, 0, True)):
         pool = PagePool(PUBLISHED, room, dtype=torch.bfloat16, device=META)
-        assert fits(plan, [plan] * running, pool) == fit
+        assert fits_in_memory(plan, [plan] * running, pool) == fit

@@ -11,7 +11,7 @@ from typing import Any
 import av
 import numpy as np
 
-from app.engine.recordings import limited
+from app.engine.recordings import limited_table
 from models.config import ModelConfig
 from models.text import FrontEnd
 from models.voices.recording import Recording, read_recording
@@ -66,7 +66,7 @@ def recordings_table() -> Mapping[str, Callable[..., Any]]:
         while True:
             pass
 
-    return limited(obeyed)
+    return limited_table(obeyed)
 
 
 def ending_table(config: ModelConfig) -> Mapping[str, Callable[..., Any]]:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from models.stack.attention import attention_statistics, measure
+from models.stack.attention import attention_statistics, measure_attention
 
 GOLDEN = ("attn_entropy_bits_mean", "attn_varentropy_population", "agreement")
 
@@ -20,13 +20,13 @@ def test_golden_statistics(golden: Path) -> None:
     cases = json.loads((golden / "samplers" / "entropix_metrics.dev.json").read_text())["cases"]
     for case in cases:
         scores = torch.tensor([case["attention_scores_last_layer_last_query"]])
-        found = measure(scores, torch.tensor(scores.shape[2:]))[:, 0].tolist()
+        found = measure_attention(scores, torch.tensor(scores.shape[2:]))[:, 0].tolist()
         expected = [case["expected"][name] for name in (*GOLDEN, "interaction_strength")]
         assert found == pytest.approx(expected, rel=1e-4, abs=1e-4)
 
 
 def test_a_weight_that_underflows_counts_nothing() -> None:
-    found = measure(torch.tensor([[[300.0, 0.0], [0.0, 300.0]]]), torch.tensor([2]))
+    found = measure_attention(torch.tensor([[[300.0, 0.0], [0.0, 300.0]]]), torch.tensor([2]))
     assert found[:, 0].tolist() == pytest.approx([0, 0, 0.5, 150])
 
 

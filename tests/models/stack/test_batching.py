@@ -8,7 +8,7 @@ from torch import Tensor
 
 from models.config import ModelConfig
 from models.int8.quantized import quantize_linears
-from models.stack.batching import STRATEGIES, Batching, measure
+from models.stack.batching import STRATEGIES, Batching, measure_batching
 from models.valle import Valle
 
 CONFIG = ModelConfig(
@@ -91,11 +91,11 @@ class ProcessorThat:
 def test_the_first_way_that_is_invariant_on_this_processor_is_used(
     processor: ProcessorThat, expected: Batching
 ) -> None:
-    assert measure([(processor, 8)]) == expected
+    assert measure_batching([(processor, 8)]) == expected
 
 
 def test_where_rows_differ_by_their_place_it_is_said_that_no_way_was_found() -> None:
     calls = itertools.count()
-    found = measure([(lambda x: x + next(calls), 8)])
+    found = measure_batching([(lambda x: x + next(calls), 8)])
     assert not found.invariant
     assert "no way" in str(found)

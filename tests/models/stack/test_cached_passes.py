@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from gpu.kernels import FUSED, TORCH
-from models.stack.attention import attention_statistics, measure
+from models.stack.attention import attention_statistics, measure_attention
 from models.stack.cache import KVCache
 from models.stack.paged_cache import PAGE
 from tests.models.stack.stacks import CONFIG, make_stack, pool_of, scores_of, uncached, vectors
@@ -95,7 +95,9 @@ def test_whatever_slots_go_through_their_passes_are_those_without_a_cache(
             expected = uncached(stack, after.x, after.ranks)[-1]
             torch.testing.assert_close(found[row], expected, atol=CLOSE, rtol=CLOSE)
             count, keys = torch.tensor([len(after.x)]), cache.keys_of(-1, slot)[None]
-            wanted = measure(scores_of(stack, after.x, after.ranks, -1)[None], count).float()
+            wanted = measure_attention(
+                scores_of(stack, after.x, after.ranks, -1)[None], count
+            ).float()
             one = attention_statistics(queries[0, row, None], keys, count)
             torch.testing.assert_close(one, wanted, atol=CLOSE, rtol=CLOSE)
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from models.stack.attention import measure
+from models.stack.attention import measure_attention
 from samplers.knobs.params import SamplingParams
 from samplers.ops import entropix
 from samplers.ops.entropix import KNOBS, State
@@ -34,7 +34,7 @@ def test_golden_states_and_the_knobs_that_they_move_in_one_batch(golden: Path) -
     states = entropix.state(entropy, varentropy, DEFAULTS)
     assert [State(s).name for s in states[:, 0].tolist()] == [c["expected"]["state"] for c in cases]
     heads = attention([
-        measure(scores, torch.tensor(scores.shape[2:]))[:, 0].tolist()
+        measure_attention(scores, torch.tensor(scores.shape[2:]))[:, 0].tolist()
         for case in cases
         for scores in [torch.tensor([case["attention_scores_last_layer_last_query"]])]
     ])

@@ -10,7 +10,7 @@ from urllib.parse import unquote, urldefrag
 from xml.etree import ElementTree
 
 from app.commands.speech.documents.document import Document, DocumentError
-from app.commands.speech.documents.markup import HEADINGS, read_blocks
+from app.commands.speech.documents.markup import HEADING_TAGS, read_blocks
 
 _MOST_BYTES: Final = 256 * 2**20  # of one file, unpacked
 _COVERS: Final = (b"\xff\xd8\xff", b"\x89PNG")
@@ -154,7 +154,7 @@ def _parts(book: _Book, begins: dict[Place, str], title: str) -> Iterator[tuple[
         _, read = read_blocks(book.text(path))
         begun = begins.get((path, ""))
         if not begins:
-            begun = next((one.text for one in read if one.tag in HEADINGS), name)
+            begun = next((one.text for one in read if one.tag in HEADING_TAGS), name)
         for block in read:
             for identity in block.ids:
                 begun = begins.get((path, identity), begun)

@@ -10,7 +10,7 @@ from typing import Final
 from app.commands.speech.documents.captions import caption_text, is_captions
 from app.commands.speech.documents.document import Chapter, Document, DocumentError
 from app.commands.speech.documents.epub import read_epub
-from app.commands.speech.documents.markup import HEADINGS, read_blocks
+from app.commands.speech.documents.markup import HEADING_TAGS, read_blocks
 
 _MARKS: Final = (
     (codecs.BOM_UTF8, "utf-8"),
@@ -85,7 +85,7 @@ _HEADING: Final = re.compile(
 )
 
 
-def read_file(content: bytes, name: str) -> Document:
+def read_document(content: bytes, name: str) -> Document:
     """Return what a file says, whatever its name.
 
     Raises DocumentError if it is of a kind that is not read, damaged, or in an unknown encoding.
@@ -100,10 +100,10 @@ def read_file(content: bytes, name: str) -> Document:
     if content[4:8] == b"ftyp":
         raise DocumentError("this is a sound or a film: name a file with text")
     text = decoded(content, name).replace("\r\n", "\n").replace("\r", "\n")
-    return read_text(text)
+    return read_plain_text(text)
 
 
-def read_text(text: str) -> Document:
+def read_plain_text(text: str) -> Document:
     """Return what the text of a file says: of HTML, of subtitles, of Markdown, or as it is."""
     root = _ROOT.match(text)
     kind = (root[1] or root[2]).rpartition(":")[2] if root else ""
@@ -175,7 +175,7 @@ def _unzipped(content: bytes) -> Document:
 def _html(text: str) -> Document:
     """Return a page: its chapters begin at headings of the highest kind of which it has several."""
     title, blocks = read_blocks(text)
-    counts = {tag: sum(one.tag == tag for one in blocks) for tag in sorted(HEADINGS)}
+    counts = {tag: sum(one.tag == tag for one in blocks) for tag in sorted(HEADING_TAGS)}
     tag = next((one for one in counts if counts[one] > 1), "")
     chapters: list[tuple[str, list[str]]] = [(title, [])]
     for block in blocks:

@@ -11,8 +11,8 @@ from typing import Final
 
 from app.commands.speech.documents.document import literal
 
-HEADINGS: Final = frozenset({"h1", "h2", "h3", "h4", "h5", "h6"})
-_BLOCKS: Final = HEADINGS | frozenset(
+HEADING_TAGS: Final = frozenset({"h1", "h2", "h3", "h4", "h5", "h6"})
+_BLOCKS: Final = HEADING_TAGS | frozenset(
     "address article aside blockquote body caption center dd details dialog div dl dt"
     " fieldset figcaption figure footer form header hgroup hr html legend li main ol p"
     " pre section summary table tbody tfoot thead tr ul".split()

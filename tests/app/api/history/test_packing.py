@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from app.api.history.packing import pack, unpack
+from app.api.history.packing import pack_outcome, unpack_outcome
 from app.api.history.report import Failure
 from app.api.history.writer import report_pieces
 from app.api.requests import output_of
@@ -75,7 +75,7 @@ def test_a_result_comes_back_as_it_was(trace) -> None:
     made = result(one)
     if not trace:
         made = replace(made, utterances=tuple(replace(u, trace=None) for u in SPOKEN))
-    read, outcome = unpack(pack(one, made))
+    read, outcome = unpack_outcome(pack_outcome(one, made))
     assert isinstance(outcome, SpeechResult)
     assert [*report_pieces(read, outcome)] == [*report_pieces(one, made)]
     assert output_of(read, "mp3") == output_of(one, "mp3")
@@ -93,7 +93,7 @@ def test_a_result_comes_back_as_it_was(trace) -> None:
 
 def test_a_trace_can_be_left_out() -> None:
     one = job(trace=True)
-    _, outcome = unpack(pack(one, result(one), traces=False))
+    _, outcome = unpack_outcome(pack_outcome(one, result(one), traces=False))
     assert [spoken.trace for spoken in outcome.utterances] == [None, None]
     assert outcome.utterances[0].codes.shape == (3, 8)
 
@@ -112,18 +112,18 @@ def test_a_failure_comes_back_with_its_report(error) -> None:
     plan = Plan(one, SamplingParams(seed=9), 9, Voice(name="anna"), "en", (), 0.0, nar="whole")
     for known in (plan, None):
         made = Failure.of(one, known, error, 7, 0.5, SPOKEN)
-        read, outcome = unpack(pack(one, made))
+        read, outcome = unpack_outcome(pack_outcome(one, made))
         assert outcome.finish_reason == made.finish_reason
         assert [*report_pieces(read, outcome)] == [*report_pieces(one, made)]
 
 
 def test_only_knobs_that_were_sent_count_as_sent() -> None:
-    read, _ = unpack(pack(job(), result(job())))
+    read, _ = unpack_outcome(pack_outcome(job(), result(job())))
     assert read.params.model_fields_set == {"speed", "loudness_lufs", "temperature"}
 
 
 def archive(*arrays: Any, head: bytes = b"{}", **members: bytes) -> bytes:
-    """A value as `pack` makes it, with any arrays, head and further members."""
+    """A value as `pack_outcome` makes it, with any arrays, head and further members."""
     file = io.BytesIO()
     np.savez(file, np.frombuffer(head, np.uint8), *arrays, allow_pickle=True)
     with zipfile.ZipFile(file, "a", zipfile.ZIP_DEFLATED) as members_of:
@@ -145,7 +145,7 @@ LIMIT_BYTES = 2**18
 HOSTILE = {
     "nothing": b"",
     "no zlib": b"nothing",
-    "cut off": pack(job(), result(job()))[:200],
+    "cut off": pack_outcome(job(), result(job()))[:200],
     "no archive": zlib.compress(b"nothing"),
     "nested": archive(head=b"[" * 100_000),
     "a list": archive(head=b"[]"),
@@ -159,13 +159,13 @@ HOSTILE = {
 @pytest.mark.parametrize("damage", HOSTILE.values(), ids=HOSTILE)
 def test_what_is_damaged_is_refused(damage) -> None:
     with pytest.raises(ValueError, match="cannot be read"):
-        unpack(damage, LIMIT_BYTES)
+        unpack_outcome(damage, LIMIT_BYTES)
 
 
 def test_words_and_what_the_sampler_knew_come_back() -> None:
     memory = SamplerMemory(np.array([1.5, 2.5], np.float32), np.array([-9, 1]))
     spoken = replace(SPOKEN[0], words=WORDS, memory=memory)
-    _, came = unpack(pack(job(), replace(result(job()), utterances=(spoken,))))
+    _, came = unpack_outcome(pack_outcome(job(), replace(result(job()), utterances=(spoken,))))
     (utterance,) = came.utterances
     assert utterance.words == WORDS
     assert utterance.memory is not None

@@ -9,7 +9,7 @@ from app.api.history.report import Failure
 from app.api.history.shared import SharedSpeeches
 from app.engine.errors import UnknownSpeech
 from app.engine.job import SpeechJob, SpeechResult, UtteranceResult
-from app.storage.shared_state import PREFIX
+from app.storage.shared_state import KEY_PREFIX
 from samplers.knobs.params import SamplingParams
 from tests.app.api.history.test_packing import HOSTILE
 from tests.app.tools.redis_server import processes
@@ -58,7 +58,7 @@ async def test_a_value_that_others_wrote_is_a_speech_that_is_not_stored(
     redis_server, value
 ) -> None:
     async with replicas(redis_server, 1) as (here,):
-        redis_server.client.set(f"{PREFIX}speech::one", value)
+        redis_server.client.set(f"{KEY_PREFIX}speech::one", value)
         assert not await found(here, "one")
 
 
@@ -134,7 +134,7 @@ async def test_what_was_kept_while_redis_was_away_is_there_when_it_is_back(redis
 
 
 async def test_an_index_that_is_none_keeps_no_other_client_from_storing(redis_server) -> None:
-    redis_server.client.set(f"{PREFIX}kept:alice", "x")
+    redis_server.client.set(f"{KEY_PREFIX}kept:alice", "x")
     async with replicas(redis_server) as (here, there):
         for name, owner in (("one", "alice"), ("two", "bob")):
             assert await here.claim(owner, "id", "digest", name) is None

@@ -8,13 +8,13 @@ from io import BytesIO
 import pytest
 
 from app.commands.speech.documents.document import Document, DocumentError
-from app.commands.speech.documents.files import read_file
+from app.commands.speech.documents.files import read_document
 from tests.app.commands.speech.documents.books import bare, epub2, epub3, png, zipped
 from tests.models.text.reading import prepare
 
 
 def read(content: bytes | str, name: str = "book") -> Document:
-    return read_file(content.encode() if isinstance(content, str) else content, name)
+    return read_document(content.encode() if isinstance(content, str) else content, name)
 
 
 def outline(document: Document) -> list[tuple[str, str]]:
