@@ -134,8 +134,7 @@ class MonotonicPath:
             frame[:] = best
         at = scores.argmax(-1)
         attended = attention.argmax(-1)
-        most = np.take_along_axis(attention, attended[..., None], -1)[..., 0]
-        behind = np.where((attended > 0) & (attended < at - 1), most, 0.0)
+        behind = np.where((attended > 0) & (attended < at - 1), attention.max(-1), 0.0)
         return [
             [PathFrame(*one) for one in zip(*frame, strict=True)]
             for frame in zip(scores, at.tolist(), behind.tolist(), strict=True)

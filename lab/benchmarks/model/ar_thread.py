@@ -151,6 +151,18 @@ def by_turns(
     return found
 
 
+def judged(own: Sequence[Measured], before: Sequence[Measured], streams: int) -> list[Target]:
+    """Return what rounds must hold before those of another checkout."""
+    pairs = list(zip(own, before, strict=True))
+    faster = statistics.median(one.rate / other.rate for one, other in pairs)
+    differ = sum(one.sha256 != other.sha256 for one, other in pairs)
+    name = f"{streams} streams"
+    return [
+        target(f"{name}: times the other's codes a second", faster, ">=", 1 / MOST_GROWTH),
+        target(f"{name}: rounds of other codes", differ, "==", 0),
+    ]
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line."""
     parser = argument_parser(__doc__)
@@ -173,13 +185,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     targets: list[Target] = []
     for streams in STREAMS if args.against else ():
         before, own = (found[folder, streams] for folder in folders)
-        ratios = [one.rate / other.rate for one, other in zip(own, before, strict=True)]
-        other = sum(one.sha256 != two.sha256 for one, two in zip(own, before, strict=True))
-        targets += [
-            target(f"{streams} streams: times the other's codes a second",
-                   statistics.median(ratios), ">=", 1 / MOST_GROWTH),
-            target(f"{streams} streams: rounds of other codes", other, "==", 0),
-        ]  # fmt: skip
+        targets += judged(own, before, streams)
     return conclude(rows, targets, args.out, started)
 
 
