@@ -66,7 +66,7 @@ class JudgedTake:
 
 
 def texts_of(part: str) -> list[str]:
-    """Return the texts of a part: `prose`, `chat`, `ordinary`, `long`, `marks`."""
+    """Return the texts of a part: `prose`, `chat`, `ordinary`, `long`, `agents`, `marks`."""
     if part == "chat":
         return [one.strip() for one in (FOLDER / "chat.txt").read_text("utf-8").split("\n%\n")]
     name = "phrases" if part == "marks" else part
@@ -176,8 +176,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parts = ("prose", "chat", "ordinary", "marks", "long")
-    parser.add_argument("parts", nargs="+", choices=parts)
+    parts = ("prose", "chat", "ordinary", "marks", "long", "agents")
+    parser.add_argument("parts", nargs="*", choices=parts)
+    parser.add_argument("--lines", type=Path, help="a file of texts, one a line, as one more part")
     parser.add_argument("--voices", nargs="+", default=["heart"])
     parser.add_argument("--seeds", type=int, default=1, help="so many, from 1 on")
     parser.add_argument("--every", type=int, default=1, help="take every so many texts alone")
@@ -187,8 +188,10 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
     tasks = []
-    for part in args.parts:
-        texts = texts_of(part)[:: args.every]
+    if args.lines is not None:
+        given = args.lines.read_text("utf-8").splitlines()
+    for part in [*args.parts, *(["lines"] if args.lines else [])]:
+        texts = (given if part == "lines" else texts_of(part))[:: args.every]
         some = [texts[start : start + 20] for start in range(0, len(texts), 20)]
         tasks += [
             (part, voice, seed, args.weights, args.knobs, few)
