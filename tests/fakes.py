@@ -169,6 +169,8 @@ class FakeArStream:
         self.error: SpeechError | None = None
         self.frames = 0
 
+    waits = False
+
     @property
     def ready_s(self) -> float:
         return self.frames / self._backend.info.frame_rate_hz
@@ -207,6 +209,9 @@ class FakeBatch:
         stream = FakeArStream(self._backend, plan, on_message)
         self._streams[stream] = stream
         return stream
+
+    def extend(self, job: ArStream, plan: Plan) -> None:
+        raise AssertionError("it is told all of its text at once")
 
     def step(self, jobs: Collection[ArStream]) -> None:
         for job in jobs:

@@ -168,6 +168,11 @@ class SpeechEngine:
         self._text_worker.read(self._model.planner, running, job)
         return running
 
+    def read_more(self, stream: SpeechStream, job: SpeechJob) -> None:
+        """Give a job of `submit` more of its text: all that there is, and whether that is all."""
+        if isinstance(stream, JobHandle):
+            self._text_worker.read_more(self._model.planner, stream, job)
+
     async def read(self, job: SpeechJob) -> Reading:
         """Convert the text of a job to phonemes, without speaking it.
 

@@ -35,8 +35,8 @@ class JobChain:
         self.result: SpeechResult | None = None  # of all jobs so far, as one; None before the first
         self.exhausted = False  # whether the last job spoke nothing: `max_duration_s` is used up
 
-    def next_job(self, text: str) -> SpeechJob:
-        """Return the job that speaks the next piece of the text."""
+    def next_job(self, text: str, *, is_open: bool = False) -> SpeechJob:
+        """Return the job that speaks the next piece of the text, or its beginning."""
         params = self._job.params
         if self.result is not None:
             params = params.model_copy(update={"seed": self.result.seed})
@@ -47,6 +47,7 @@ class JobChain:
             params=params,
             before=self.result,
             more=True,
+            is_open=is_open,
         )
 
     def add(self, result: SpeechResult) -> SpeechResult:
@@ -97,8 +98,10 @@ class GrowingSpeech(AsyncIterator[AudioChunk]):
     """The audio of a text that is still being written, for one reader. Event loop only.
 
     Each sentence is a job, submitted as soon as its end is certain
-    (`models.text.incremental.text`); while the text is waited for, the engine serves others. The
-    last chunk of each sentence carries its result.
+    (`models.text.incremental.text`); while the text is waited for, the engine serves others. With
+    `text_lookahead_words` it is submitted with its first words, and told of more as they come:
+    what is spoken is the same. Where times of words are asked for, or frames are kept, it waits for
+    the sentence. The last chunk of each sentence carries its result.
     """
 
     def __init__(
@@ -116,6 +119,11 @@ class GrowingSpeech(AsyncIterator[AudioChunk]):
         self._ended = self._over = False
         self._changed = asyncio.Event()
         self._stream: SpeechStream | None = None
+        early = job.timestamps == "none" and job.kept is None
+        self._lookahead = job.params.text_lookahead_words if early else 0
+        # The beginning of the sentence that the stream has, whose end is not known; else empty
+        self._begun = ""
+        self._skips = False  # whether that sentence was ended before its text
 
     @property
     def result(self) -> SpeechResult | None:
@@ -130,7 +138,9 @@ class GrowingSpeech(AsyncIterator[AudioChunk]):
     @property
     def waits_for_text(self) -> bool:
         """Whether all text so far is spoken, and more may come."""
-        return self._stream is None and not self._pieces and not self._ended
+        if self._pieces or self._ended:
+            return False
+        return self._stream is None or (bool(self._begun) and self._stream.waits_for_text)
 
     async def append(self, text: str) -> None:
         """Add to the text, 512 characters between two turns of the event loop.
@@ -149,13 +159,13 @@ class GrowingSpeech(AsyncIterator[AudioChunk]):
             if at:
                 await asyncio.sleep(0)
             self._pieces += self._growing.append(text[at : at + _PACKET_CHARS])
-            self._changed.set()
+            self._tell()
 
     def flush(self) -> None:
         """Speak all text so far, as if a sentence ended here."""
         self._check_open()
         self._pieces += self._growing.flush()
-        self._changed.set()
+        self._tell()
 
     def end(self) -> None:
         """End the text: nothing can be appended."""
@@ -165,17 +175,23 @@ class GrowingSpeech(AsyncIterator[AudioChunk]):
         if not begun and self.text.strip():  # marks alone: no sound, and a warning
             self._pieces.append(self.text)
         self._ended = True
-        self._changed.set()
+        self._tell()
 
     async def __anext__(self) -> AudioChunk:
         if self._over:
             raise StopAsyncIteration
         if self._stream is None:
             await self._wait_for_text()
-            if not self._pieces:
+            if self._pieces:
+                self._stream = await self._submit(self._chain.next_job(self._pieces[0]))
+                self._pieces.popleft()
+            elif self._ended:
                 return self._finish()
-            self._stream = await self._submit(self._pieces[0])
-            self._pieces.popleft()
+            else:
+                begun = self._begin_of_next()
+                self._stream = await self._submit(self._chain.next_job(begun, is_open=True))
+                self._begun = begun
+                self._tell()  # what has come meanwhile
         chunk = await anext(self._stream)
         if chunk.result is not None:
             chunk.result = self._add(chunk.result)
@@ -193,15 +209,37 @@ class GrowingSpeech(AsyncIterator[AudioChunk]):
         if self._ended:
             raise InvalidRequest("the text has ended", param="type")
 
+    def _begin_of_next(self) -> str:
+        """Return the first words of the next sentence, if they are enough to begin with."""
+        if not self._lookahead or self._skips:
+            return ""
+        begun = self._growing.open_part
+        return begun if len(begun.split()) > self._lookahead else ""
+
+    def _tell(self) -> None:
+        """Tell the job that has the beginning of a sentence what has come of the rest."""
+        self._changed.set()
+        if self._skips and self._pieces:
+            self._pieces.popleft()
+            self._skips = False
+        if not self._begun or self._stream is None:
+            return
+        if self._pieces:
+            whole = self._chain.next_job(self._pieces.popleft())
+            self._begun = ""
+            self._engine.read_more(self._stream, whole)
+        elif len(begun := self._growing.open_part) > len(self._begun):
+            self._begun = begun
+            self._engine.read_more(self._stream, self._chain.next_job(begun, is_open=True))
+
     async def _wait_for_text(self) -> None:
-        """Wait for a sentence, or for the end of the text."""
-        while self.waits_for_text:
+        """Wait for a sentence, or its first words, or for the end of the text."""
+        while self.waits_for_text and not self._begin_of_next():
             self._changed.clear()
             await self._changed.wait()
 
-    async def _submit(self, piece: str) -> SpeechStream:
+    async def _submit(self, job: SpeechJob) -> SpeechStream:
         """Submit a sentence."""
-        job = self._chain.next_job(piece)
         ends_s = monotonic() + self._busy_timeout_s
         while True:
             try:
@@ -219,6 +257,8 @@ class GrowingSpeech(AsyncIterator[AudioChunk]):
         self.plan = self.plan or plan
         self.phonemes += sum(len(utterance.phonemes) for utterance in plan.utterances)
         self._stream = None
+        self._skips = bool(self._begun)  # its frames were used up, or it was stuck
+        self._begun = ""
         return self._chain.add(result)
 
     def _finish(self) -> AudioChunk:

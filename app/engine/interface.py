@@ -128,12 +128,19 @@ class ArStream(Protocol):
     def progress(self) -> Progress:
         """The current utterance and its frames so far."""
 
+    @property
+    def waits(self) -> bool:
+        """Whether nothing can be sampled before more of its text is known."""
+
 
 class Batch(Protocol):
     """Level 0 of many jobs; `app.engine.ar.stage.ArStage` is one. One thread only."""
 
     def begin(self, plan: Plan, on_message: Callable[[ArMessage], None]) -> ArStream:
         """Add a job; `step` calls ``on_message`` with what is known of it for sure, in order."""
+
+    def extend(self, job: ArStream, plan: Plan) -> None:
+        """Give a job a plan of more of its text."""
 
     def step(self, jobs: Collection[ArStream]) -> None:
         """Sample a step of some jobs, of a frame or a few; the others are paused."""

@@ -180,6 +180,8 @@ class SpeechJob:
     # Whether a later job may continue it: a pause that the text asks for at its end is then left
     # to that job, as `pause_owed_s` of the result.
     more: bool = False
+    # Whether its text is the beginning of one that is still being written: more of it comes
+    is_open: bool = False
     # Short id of the key; empty where no keys are required. Decides which uploaded voices the job
     # can use.
     owner: str = ""

@@ -13,6 +13,7 @@ from torch import Tensor
 from app.engine.errors import SpeechError
 from app.engine.job import FinishReason, RankedTake, SamplerMemory, TraceColumns
 from app.engine.utterance import TextGrowth, UtteranceSpec
+from models.text import Utterance
 from samplers.ar.backtrack import Backtrack
 
 
@@ -60,6 +61,15 @@ class UtteranceDone:
 
 
 @dataclass(frozen=True, slots=True)
+class MorePlanned:
+    """More of the text is known; what is told before it holds for these utterances, too."""
+
+    kind: ClassVar[Literal["planned"]] = "planned"
+    utterances: tuple[Utterance, ...]  # of all of the text so far
+    left_out: tuple[str, ...] = ()  # of it, as it was written
+
+
+@dataclass(frozen=True, slots=True)
 class JobFailed:
     """The job ends with an error."""
 
@@ -67,5 +77,5 @@ class JobFailed:
     error: SpeechError
 
 
-ArMessage = UtteranceStarted | FramesReady | UtteranceDone
+ArMessage = UtteranceStarted | FramesReady | UtteranceDone | MorePlanned
 """What AR tells of an utterance."""

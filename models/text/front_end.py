@@ -10,6 +10,7 @@ from typing import Final
 from models.config import ModelConfig, ReaderName
 from models.text.characters import check_text, described, left_out
 from models.text.errors import TextError
+from models.text.growth import Readings
 from models.text.incremental.text import pieces
 from models.text.markup import MAX_PAUSE_S, parse_markup
 from models.text.pronunciations import Entries, check_entries, pronounced
@@ -18,7 +19,7 @@ from models.text.published.tags import name_of
 from models.text.published.vallex import parity_reader, vallex_reader
 from models.text.reader import Reader, builtin_reader
 from models.text.source import Rewritten
-from models.text.split import Utterance, split
+from models.text.split import Growing, Utterance, split
 from models.text.ssml import refuse
 from models.text.tokenizer import Tokenizer
 from models.text.words import WordSpan, word_spans
@@ -60,6 +61,7 @@ class FrontEnd:
         )
         usual: ReaderName = "espeak" if config.phoneme_vocabulary else "builtin"
         self._reader = _READERS[config.reader or usual]
+        self._readings: dict[str, Readings] = {}  # by language, of texts that grow
 
     def prepared(
         self,
@@ -72,6 +74,7 @@ class FrontEnd:
         more: bool = False,
         thoughts: bool = False,
         lookahead: int = 0,
+        is_open: bool = False,
     ) -> Generator[Prepared | None]:
         """Prepare a text: yield None after each piece, and at last the utterances, in order.
 
@@ -80,7 +83,8 @@ class FrontEnd:
         spoken for words: see `models.text.pronunciations`. A text without a word is refused unless
         it is a part of one with ``more``: then it is one utterance without phonemes. What no voice
         reads is left out, or refused if ``strict``; ``thoughts`` has `<think>` parts read. With
-        a ``lookahead``, a number of words, utterances have `versions`.
+        a ``lookahead``, a number of words, utterances have `versions`; of a text that ``is_open``
+        the last may lack its end, and there may be none.
         """
         reader = self._reader(language)
         symbols = self._tokenizer.symbols
@@ -90,6 +94,10 @@ class FrontEnd:
         written = 0
         # A piece of a growing text comes alone and is cut once more: so is each of a whole text.
         cut = partial(pieces, thoughts=thoughts)
+        growing = None
+        if lookahead:
+            readings = self._readings.setdefault(language, Readings())
+            growing = Growing(lookahead, is_open, readings)
         for piece in chain.from_iterable(map(cut, cut(text))):
             refuse(piece)
             stretches, inline = parse_markup(piece, symbols, self._max_phonemes)
@@ -111,7 +119,7 @@ class FrontEnd:
                     speak=reader.phonemize,
                     max_phonemes=self._max_phonemes,
                     joint="," if reader.closes and "," in symbols else "",
-                    lookahead=lookahead,
+                    growing=growing,
                 ):
                     spoken.append(replace(one, voice=stretch.voice, rate=stretch.rate))
                     yield None
@@ -125,7 +133,10 @@ class FrontEnd:
         if not more and not any(utterance.phonemes for utterance in utterances):
             raise TextError(_nothing_to_speak(told, language))
         if reader.closes and "." in symbols:
-            utterances = [self._closed(one) for one in utterances]
+            utterances = [self._closed(one) if one.whole else one for one in utterances]
+        if is_open:
+            yield Prepared(utterances, told)
+            return
         yield Prepared(utterances or [Utterance("", "", pause_after_s=0.0)], told)
 
     def check_entries(self, entries: Entries) -> None:

@@ -13,7 +13,15 @@ from itertools import pairwise
 from typing import Final
 
 from models.text.characters import INLINE
-from models.text.growth import TextVersion, WordByWord, is_cut, places_of_words, versions_of
+from models.text.growth import (
+    Readings,
+    TextVersion,
+    WordByWord,
+    is_cut,
+    may_be_cut,
+    places_of_words,
+    versions_of,
+)
 from models.text.incremental.enclosure import PARAGRAPH
 from models.text.incremental.phrases import Cut, cuts
 from models.text.incremental.text import pieces
@@ -50,6 +58,16 @@ class Utterance:
     words: tuple[WrittenWord, ...] = field(default=(), compare=False)
     # with a look-ahead: what the model is given of it, of more words each, at last of all
     versions: tuple[TextVersion, ...] = field(default=(), compare=False)
+    whole: bool = True  # whether its end is known; else its versions are those of its beginning
+
+
+@dataclass(frozen=True)
+class Growing:
+    """How a text is read that is spoken before all of it is known."""
+
+    lookahead: int  # words behind the one that is spoken
+    is_open: bool = False  # whether more of the last sentence is to come
+    readings: Readings | None = None  # what was read before
 
 
 def split(
@@ -59,19 +77,22 @@ def split(
     speak: Phonemize = phonemize,
     max_phonemes: int = 250,
     joint: str = "",
-    lookahead: int = 0,
+    growing: Growing | None = None,
 ) -> Iterator[Utterance]:
     """Yield normalised words and punctuation as utterances of at most `max_phonemes` symbols.
 
     Parts without letters are dropped. ``joint`` follows the phonemes where a sentence is cut
-    between two words. With a ``lookahead``, a number of words, a sentence is cut where the words up
-    to there and the next one tell, and utterances have `versions`.
+    between two words. One that is ``growing`` is cut where the words up to there and the next one
+    tell, and utterances have `versions`.
     """
     inline = inline or Inline({})
-    for sentence in _sentences(text):
+    sentences = [*_sentences(text)]
+    for number, sentence in enumerate(sentences):
         parts = _fitting(sentence, inline, speak, max_phonemes, joint)
-        if lookahead:
-            parts = _growing(sentence, inline, speak, max_phonemes, joint, lookahead)
+        if growing is not None:
+            is_open = growing.is_open and number + 1 == len(sentences)
+            how = replace(growing, is_open=is_open)
+            parts = _growing(sentence, inline, speak, max_phonemes, joint, how)
         for utterance in parts:
             if any(symbol.isalpha() for symbol in utterance.phonemes):
                 yield utterance
@@ -131,22 +152,32 @@ def _utterance(text: Rewritten, inline: Inline, phonemes: str, most: int) -> Utt
 
 
 def _growing(
-    text: Rewritten, inline: Inline, speak: Phonemize, most: int, joint: str, lookahead: int
+    text: Rewritten, inline: Inline, speak: Phonemize, most: int, joint: str, how: Growing
 ) -> Iterator[Utterance]:
-    """Yield a sentence, or its parts, each as it is read word by word."""
+    """Yield a sentence, or its parts, each as it is read word by word; the last may be open."""
     places = places_of_words(text.text)
     first = 0
     while first < len(places):
-        reading = WordByWord(speak, inline)
+        reading = WordByWord(speak, inline, how.readings)
         read: list[tuple[str, TextVersion]] = []
         pauses: bool | None = None
         for number in range(first, len(places)):
             begin, end = places[number]
             reading.add(text.text[begin:end])
-            if len(reading.phonemes) > most - len(joint) and (read or number + 1 < len(places)):
+            last = number + 1 == len(places)
+            if len(reading.phonemes) > most - len(joint) and (read or not last):
                 break
+            if last and how.is_open:
+                if not may_be_cut(len(reading.phonemes), most):
+                    read.append((reading.phonemes, reading.version))
+                versions = versions_of([one for _, one in read], how.lookahead)
+                part = text[places[first][0] :].strip()
+                if len(read) > how.lookahead:
+                    known = _utterance(part, inline, versions[-1].phonemes, most)
+                    yield replace(known, versions=versions, whole=False)
+                return
             read.append((reading.phonemes, reading.version))
-            if number + 1 == len(places):
+            if last:
                 pauses = True
                 break
             after = places[number + 1]
@@ -155,21 +186,21 @@ def _growing(
             pauses = is_cut(len(reading.phonemes), most, word, following, joined=joined)
             if pauses is not None:
                 break
-        last = first + max(1, len(read)) - 1
-        part = text[places[first][0] : places[last][1]].strip()
-        first = last + 1
+        end = first + max(1, len(read))
+        part = text[places[first][0] : places[end - 1][1]].strip()
+        first = end
         if not read:  # a word that is too long by itself
             yield from _fitting(part, inline, speak, most, joint)
             continue
         phonemes, version = read[-1]
         if not pauses:
             phonemes += joint
-        versions = [one for _, one in read[:-1]]
-        versions.append(version._replace(phonemes=phonemes))
+        known_words = [one for _, one in read[:-1]]
+        known_words.append(version._replace(phonemes=phonemes))
         yield replace(
             _utterance(part, inline, phonemes, most),
             pause_after_s=None if pauses else 0.0,
-            versions=versions_of(versions, lookahead),
+            versions=versions_of(known_words, how.lookahead),
         )
 
 

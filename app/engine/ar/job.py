@@ -6,13 +6,20 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 from app.engine.ar.masked import MaskedUtterance
+from app.engine.ar.sequence import ArSequence
 from app.engine.ar.sequence_group import SequenceOrGroup
 from app.engine.ar.spec_builder import SpecBuilder
 from app.engine.ar.utterance import ArUtterance, KnownUtterance
 from app.engine.errors import SpeechError
 from app.engine.interface import Plan
 from app.engine.job import FinishReason, Progress
-from app.engine.messages import ArMessage, FramesReady, UtteranceDone, UtteranceStarted
+from app.engine.messages import (
+    ArMessage,
+    FramesReady,
+    MorePlanned,
+    UtteranceDone,
+    UtteranceStarted,
+)
 from app.engine.utterance import TextGrowth, UtteranceSpec
 from models.checkpoints.sources import SpeechModel
 from models.prefix_cache import NullKey, VoiceKey
@@ -38,12 +45,21 @@ class FrameCount:
         limit_s = plan.job.max_duration_s
         before = plan.job.before
         whole = sys.maxsize if limit_s is None else math.ceil(limit_s * frame_rate_hz)
+        self._whole: float = whole
         self.left: float = whole - (before.sound_frames if before else 0)
         self.ready = 0
         self.sampled = 0
         self.ended = 0
         self.emitted = 0
         self._ended_sound = 0.0  # frames that the sound of those that have ended lasts
+
+    def extend(self, plan: Plan) -> None:
+        """Count with the limit of a plan of more of the text."""
+        limit_s = plan.job.max_duration_s
+        if limit_s is not None:
+            whole = math.ceil(limit_s * self._frame_rate_hz)
+            self.left += whole - self._whole
+            self._whole = whole
 
     def end(self, frames: int, rate: float) -> None:
         """Count an utterance that has ended, at its tempo."""
@@ -104,12 +120,33 @@ class ArJob:
     @property
     def ready_s(self) -> float:
         """Seconds of sound of the frames that are ready for synthesis, at their rates."""
-        return self._count.ready_s(self.plan.utterances[self._number].rate)
+        utterances = self.plan.utterances
+        return self._count.ready_s(utterances[self._number].rate if utterances else 1.0)
 
     @property
     def progress(self) -> Progress:
         """The current utterance and its frames so far."""
         return Progress(max(0, self._number), len(self.plan.utterances), self._count.sampled)
+
+    @property
+    def waits(self) -> bool:
+        """Whether nothing can be sampled before more of its text is known."""
+        if self.over or not self.plan.job.is_open:
+            return False
+        if self.utterance is None:
+            return self._number + 1 >= len(self.plan.utterances)
+        return isinstance(self.utterance, ArSequence) and self.utterance.waits
+
+    def extend(self, plan: Plan) -> None:
+        """Go on with a plan of more of the text; what is sampled holds in it, too."""
+        self.plan = plan
+        self._specs.extend(plan)
+        self._count.extend(plan)
+        self._pending.append(MorePlanned(plan.utterances, plan.left_out))
+        if self._inputs is not None:
+            later = self._specs.later(self._number, len(self._versions))
+            self._versions += later
+            self.later += later
 
     def next_inputs(self) -> UtteranceSpec | None:
         """Go on to the next utterance that has phonemes; None if there is none.
@@ -121,6 +158,11 @@ class ArJob:
             self._pending.append(UtteranceDone("length", last=True, cut=True, within=False))
         traced = self.plan.job.trace
         while not self.over:
+            if self._number + 1 >= len(self.plan.utterances):
+                if not self.plan.job.is_open:  # and the end of the text had no words
+                    self.over = True
+                    self._pending.append(UtteranceDone("stop", last=True, within=False))
+                return None
             self._number += 1
             utterance = self.plan.utterances[self._number]
             if utterance.phonemes:
@@ -201,7 +243,7 @@ class ArJob:
             self._specs.end(self._versions[-1], codes)
             self._count.end(len(codes), self.plan.utterances[self._number].rate)
         # The job ends, too, if this was its last utterance or the limit is reached.
-        last = self._number + 1 == len(self.plan.utterances)
+        last = self._number + 1 == len(self.plan.utterances) and not self.plan.job.is_open
         cut = not last and self._count.left <= 0
         self.over = last or cut
         done = UtteranceDone(

@@ -104,6 +104,11 @@ class ArSequence(ArUtterance):
         """Whether its next frame is drawn with more of its text."""
         return self.progress is not None and self.progress.is_due
 
+    @property
+    def waits(self) -> bool:
+        """Whether its next frame is drawn with words that are not known yet."""
+        return self.finish_reason is None and not self.later and self.is_due
+
     def grow(self) -> None:
         """Go on with the next version of the text, of which more is known."""
         self.growths = [*self.growths, len(self.codes)]

@@ -43,8 +43,14 @@ class SpecBuilder:
         before = plan.job.before
         self._first = len(before.utterances) if before else 0
         self._speaker = before.utterances[-1].voice if before and before.utterances else None
+        self._begun: UtteranceSpec  # of the utterance that was built last, with its first words
+        self._frames_left = 0.0  # when it was
         self._context: deque[ContextUtterance] = deque(maxlen=plan.params.context_utterances)
         self._context.extend(self._earlier(before))
+
+    def extend(self, plan: Plan) -> None:
+        """Go on with a plan of more of the text."""
+        self._plan = plan
 
     def build(self, number: int, frames_left: float) -> list[UtteranceSpec]:
         """Return the inputs of an utterance of the plan, for a sound of at most so many frames.
@@ -78,17 +84,23 @@ class SpecBuilder:
         )
         while inputs.context and inputs.ar_positions(self._model) > MAX_POSITIONS:
             inputs = replace(inputs, context=inputs.context[1:])
+        self._begun = inputs
+        self._frames_left = frames_left
+        return self.later(number, 0) or [inputs]
+
+    def later(self, number: int, versions: int) -> list[UtteranceSpec]:
+        """Return the inputs of the utterance that was built last, behind some that are known."""
         return [
-            self._with_text(inputs, number, version, frames_left)
-            for version in range(len(utterance.versions))
-        ] or [inputs]
+            self._with_text(self._begun, number, version, self._frames_left)
+            for version in range(versions, len(self._plan.utterances[number].versions))
+        ]
 
     def _with_text(
         self, inputs: UtteranceSpec, number: int, version: int, frames_left: float
     ) -> UtteranceSpec:
         """Return the inputs of a growing utterance with one of its versions."""
-        versions = self._plan.utterances[number].versions
-        text = versions[version]
+        utterance = self._plan.utterances[number]
+        text = utterance.versions[version]
         ids = self._front_end.encode(text.phonemes, self._plan.language)
         places = TextPlaces.of(text.begins, self._front_end.lengths(text.phonemes))
         frames = self._most_frames(number, len(ids), frames_left)
@@ -96,7 +108,7 @@ class SpecBuilder:
         spare = most - len(ids) + self._most_frames(number, most, frames_left) - frames
         return replace(
             inputs, phoneme_ids=ids, begins=places.begins, max_frames=frames, spare=max(0, spare),
-            whole=version + 1 == len(versions),
+            whole=utterance.whole and version + 1 == len(utterance.versions),
         )  # fmt: skip
 
     def _most_frames(self, number: int, symbols: int, frames_left: float) -> int:

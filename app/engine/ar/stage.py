@@ -164,6 +164,10 @@ class ArBatch:
         """
         groups = self.running
         sampling = [group for group in groups if only is None or group in only]
+        for group in sampling:
+            if isinstance(group, ArSequence):
+                self._grow(group)
+        sampling = [one for one in sampling if not (isinstance(one, ArSequence) and one.waits)]
         self._make_room(sampling)
         self._read_until(self._launch([one for one in sampling if one.finish_reason is None]))
         return groups
@@ -245,7 +249,9 @@ class ArBatch:
 
     def _grow(self, sequence: ArSequence) -> None:
         """Give a sequence more of its text, if its next frame is drawn with that."""
-        if sequence.finish_reason is None and sequence.is_due and sequence.later:
+        if sequence.waits:
+            sequence.generation += 1  # what is queued knows too little
+        elif sequence.finish_reason is None and sequence.is_due:
             try:
                 self._batch.grow(self._prefixes, sequence)
             except OutOfPages as error:
@@ -320,6 +326,10 @@ class ArStage:
         self._pins[job] = pins = ExitStack()
         pins.enter_context(self._prefixes.pinned(*job.keys))
         return job
+
+    def extend(self, job: ArStream, plan: Plan) -> None:
+        """Give a job a plan of more of its text."""
+        self._jobs[job].extend(plan)
 
     def end(self, job: ArStream) -> None:
         """Remove a job, whether it is over or not; its rows are free at once."""

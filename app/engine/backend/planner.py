@@ -264,6 +264,7 @@ class Planner:
                 more=job.more,
                 thoughts=job.thoughts == "speak",
                 lookahead=lookahead,
+                is_open=job.is_open,
             )
             with closing(prepared) as pieces:
                 for read in pieces:

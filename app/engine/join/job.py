@@ -94,6 +94,11 @@ class AudioJob:
         Frames are handed on to the decoder at once, those of the next utterance only when the
         iterators before are exhausted. The last chunk of the job carries its result.
         """
+        if message.kind == "planned":
+            self._plan = replace(
+                self._plan, utterances=message.utterances, left_out=message.left_out
+            )
+            return iter(())
         if message.kind == "started":
             self.utterance = self._decoder.begin(message.inputs)
             number = self._number - self._first

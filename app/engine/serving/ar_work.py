@@ -3,7 +3,7 @@
 from time import monotonic
 
 from app.engine.admission.cost_model import SHORT_S, MovingCost
-from app.engine.interface import ArStream
+from app.engine.interface import ArStream, Plan
 from app.engine.job import Progress
 
 SLOW_AFTER_S = 0.5
@@ -25,6 +25,7 @@ class ArWork:
 
     def __init__(self) -> None:
         self.stream: ArStream | None = None
+        self.plan: Plan | None = None  # that the stream goes by
         self.progress = Progress()
         self.alone = True
         self.admitted_s = 0.0

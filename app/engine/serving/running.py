@@ -15,7 +15,7 @@ from app.engine.admission.playback import Playback
 from app.engine.admission.streams import Stream
 from app.engine.errors import DeadlineExceeded, SpeechError
 from app.engine.interface import Plan
-from app.engine.job import AudioChunk, FinishReason, Progress, SpeechResult
+from app.engine.job import AudioChunk, FinishReason, Progress, SpeechJob, SpeechResult
 from app.engine.serving.ar_work import ArWork
 from app.engine.serving.audio_work import AudioWork
 from app.engine.serving.reader import ChunkReader
@@ -35,6 +35,11 @@ class SpeechStream(AsyncIterator[AudioChunk]):
         """How far its level 0 is."""
         return Progress()
 
+    @property
+    def waits_for_text(self) -> bool:
+        """Whether all is spoken of a text of which more is to come."""
+        return False
+
     def leave(self) -> None:
         """Cancel what is not done; it stops at its next frame."""
         raise NotImplementedError
@@ -51,7 +56,9 @@ class JobHandle(SpeechStream):
     not to be planned has the speech whose audio is made once more, ``replayed``.
 
     Attributes:
-        plan: Written by the text thread, once.
+        plan: Written by the text thread: once, or with each part of a text that is still written.
+        asked: The same with all of the text that there is, if more has come. Written by its reader.
+        refusal: Why the rest of its text is not spoken. Written by the text thread.
         promised: Whether it is made in time; None before it is known. Written by who promises.
         abandoned: Why it was given up, by any thread.
     """
@@ -74,6 +81,8 @@ class JobHandle(SpeechStream):
         self.audio = AudioWork(replayed)
         self.promised: bool | None = None
         self.abandoned: FinishReason | None = None
+        self.asked: SpeechJob | None = None
+        self.refusal: SpeechError | None = None
         self._wake = wake
         self._closing = threading.Lock()
         self._closed = False
@@ -84,6 +93,18 @@ class JobHandle(SpeechStream):
     def progress(self) -> Progress:
         """How far its level 0 is."""
         return self.ar.progress
+
+    @property
+    def waits_for_text(self) -> bool:
+        """Whether all is spoken of a text of which more is to come."""
+        stream = self.ar.stream
+        return stream is not None and stream.waits and not self.audio.is_waiting
+
+    def change(self, plan: Plan | None, refusal: SpeechError | None = None) -> None:
+        """Go on with a plan of more of its text, or fail."""
+        self.plan = plan or self.plan
+        self.refusal = refusal
+        self._wake(self)
 
     @property
     def is_replay(self) -> bool:

@@ -139,6 +139,7 @@ class Scheduler:
             if not jobs or self.beat_s >= look_s:
                 self._admit(batch)
                 look_s = self.beat_s + (_REFUSED_S if self.queue.waiting else 0.0)
+            self._extend(batch)
             jobs = self._choose()
             if jobs:
                 self._step(batch, jobs)
@@ -174,6 +175,7 @@ class Scheduler:
             self._audio_worker.begin(job)
             if job.plan is not None:
                 started_s = perf_counter()
+                job.ar.plan = job.plan
                 job.ar.stream = batch.begin(job.plan, partial(self._give, job))
                 self._sampled.append(job)
                 if job.usual:
@@ -194,6 +196,17 @@ class Scheduler:
         )
         return job if fits else None
 
+    def _extend(self, batch: Batch) -> None:
+        """Give jobs what has become known of their texts; one whose text is refused fails."""
+        for job in [*self._sampled]:
+            assert job.ar.stream is not None
+            if job.refusal is not None:
+                self._audio_worker.put((job, JobFailed(job.refusal)))
+                self._remove(batch, job)
+            elif job.plan is not None and job.plan is not job.ar.plan:
+                job.ar.plan = job.plan
+                batch.extend(job.ar.stream, job.plan)
+
     def _remove_abandoned(self, batch: Batch) -> None:
         for job in [one for one in self._sampled if one.abandoned is not None]:
             self._remove(batch, job)
@@ -204,6 +217,8 @@ class Scheduler:
         lead_s: dict[JobHandle, float] = {}
         for job in self._sampled:
             assert job.ar.stream is not None
+            if job.ar.stream.waits:
+                continue
             sampled_s = job.ar.stream.ready_s
             playback = job.playback
             if not job.paused and sampled_s - playback.audio_s <= MAX_WAITING_S:

@@ -1,6 +1,7 @@
 """The worker that plans jobs: converts their texts to phonemes, in a thread of its own."""
 
 from concurrent.futures import Future
+from dataclasses import replace
 from functools import partial
 
 from app.engine.admission.cost_model import CostModel
@@ -50,6 +51,12 @@ class TextWorker:
         length = TEXT_CHARS + len(asked.text)
         self._thread.submit(asked.client, length, partial(self._plan, planner, job, asked))
 
+    def read_more(self, planner: TextPart, job: JobHandle, asked: SpeechJob) -> None:
+        """Submit more of the text of a job, all that there is, to be planned."""
+        job.asked = asked
+        more = partial(self._plan_more, planner, job, asked)
+        self._thread.submit(asked.client, TEXT_CHARS, more)
+
     def preview(self, planner: TextPart, job: SpeechJob) -> "Future[Reading]":
         """Submit the text of a job to be read and not spoken."""
         length = TEXT_CHARS + len(job.text)
@@ -63,19 +70,43 @@ class TextWorker:
         """Plan a job and queue it, or refuse it."""
         if job.abandoned is not None:
             return
+        known = job.asked or asked
         try:
-            plan = planner.plan(asked, on_piece)
+            plan = planner.plan(known, on_piece)
             self._check_rows(plan)
-            speech_s = self._capacity.speech_s(spoken_symbols(plan.utterances))
-            silence_s = pauses_s(plan.utterances, plan.params.pause_s, more=asked.more)
-            job.playback.expected_s = speech_s + silence_s
+            self._expect(job, plan)
         except BaseException as error:
             refusal = broken(job.id, error)
         else:
             self._queue.enqueue(job, plan)
+            if job.asked is not None and job.asked is not known:  # it came meanwhile
+                self._plan_more(planner, job, job.asked, on_piece)
             return
         if self._queue.remove(job):
             self._outcomes.refused(job, refusal)
+
+    def _plan_more(
+        self, planner: TextPart, job: JobHandle, asked: SpeechJob, on_piece: OnPiece
+    ) -> None:
+        """Plan a job anew, unless even more of its text has come."""
+        before = job.plan
+        if job.abandoned is not None or before is None or asked is not job.asked:
+            return
+        params = asked.params.model_copy(update={"seed": before.seed})
+        try:
+            plan = planner.plan(replace(asked, params=params), on_piece)
+            self._expect(job, plan)
+        except BaseException as error:
+            job.change(None, broken(job.id, error))
+        else:
+            if asked is job.asked:  # else more was planned between two pieces
+                job.change(plan)
+
+    def _expect(self, job: JobHandle, plan: Plan) -> None:
+        """Note how long the speech of a plan lasts."""
+        speech_s = self._capacity.speech_s(spoken_symbols(plan.utterances))
+        silence_s = pauses_s(plan.utterances, plan.params.pause_s, more=plan.job.more)
+        job.playback.expected_s = speech_s + silence_s
 
     def _check_rows(self, plan: Plan) -> None:
         """Do nothing if a plan takes no more rows than one client's share."""

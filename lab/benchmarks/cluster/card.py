@@ -203,6 +203,8 @@ class CardAr:
         self.over, self.frames = False, 0
         self.error: SpeechError | None = None
 
+    waits = False
+
     @property
     def ready_s(self) -> float:
         """Seconds of sound of its frames."""
@@ -233,6 +235,9 @@ class CardBatch:
         job = CardAr(plan, on_message)
         self._jobs[job] = job
         return job
+
+    def extend(self, job: ArStream, plan: Plan) -> None:
+        """Do nothing: its jobs know all of their texts."""
 
     def step(self, jobs: Collection[ArStream]) -> None:
         """Draw a frame of each job; steps follow each other at the card's pace."""

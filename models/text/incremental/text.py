@@ -27,6 +27,7 @@ from models.text.incremental.borders import (
     piece_end,
     unfinished,
 )
+from models.text.incremental.certain import certain
 from models.text.incremental.enclosure import PARAGRAPH, Enclosure, Undecided
 from models.text.incremental.speakable import Speakable
 from models.text.layout.blocks import BlockRewriter
@@ -87,6 +88,13 @@ class GrowingText:
         self._look_again = len(self._text) + undecided // 4 if undecided > _NEAR_CHARS else 0
         self._given += len(pieces)
         return pieces
+
+    @property
+    def open_part(self) -> str:
+        """The beginning of the next piece, as far as no further text has it read otherwise."""
+        begin = self._text[: certain(self._text)]
+        directions = "".join(self._directions.values())
+        return f"{directions}\n\n{begin}" if directions and begin else begin
 
     def flush(self) -> list[str]:
         """Return the rest as a piece, complete sentence or not.

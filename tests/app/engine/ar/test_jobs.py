@@ -51,7 +51,7 @@ def ends(messages: list[ArMessage]) -> list[UtteranceDone]:
 
 
 def codes(messages: list[ArMessage]) -> list[int]:
-    return torch.cat([told.codes for told in messages if told.kind != "started"]).tolist()
+    return torch.cat([told.codes for told in messages if told.kind in {"frames", "done"}]).tolist()
 
 
 def finish(batch: ArStage, *jobs: ArJob) -> None:

@@ -40,7 +40,9 @@ class Recorder:
 
     def begin(self, plan: Plan, on_chunk: object) -> SimpleNamespace:
         number = int(plan.job.id)
-        return SimpleNamespace(number=number, ready_s=self._sampled_s[number], frames=0)
+        return SimpleNamespace(
+            number=number, ready_s=self._sampled_s[number], frames=0, waits=False
+        )
 
     def step(self, streams: Sequence[SimpleNamespace]) -> None:
         self.stepped = sorted(one.number for one in streams)
