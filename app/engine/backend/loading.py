@@ -61,12 +61,14 @@ def load_speech(settings: "Settings", device: torch.device) -> SpeechModel:
             raise CheckpointError(f"alignment: {error}") from error
     if device.type == "cuda":
         place_on_gpu(speech.model, device, fused=settings.fused_kernels != "off")
-    elif choose_weights(settings.weights) == "int8":
+    else:
         from cpu import first_start
-        from models.int8.quantized import quantize_linears
 
         first_start.watch()
-        quantize_linears(speech.model)
+        if choose_weights(settings.weights) == "int8":
+            from models.int8.quantized import quantize_linears
+
+            quantize_linears(speech.model)
     return speech
 
 
