@@ -1,12 +1,13 @@
 """Machine code is kept from one process to the next, where it can be."""
 
 import ast
+import json
 import os
 import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,64 @@ assert kernels.quantize_row(row, integers) == np.float32(2 / 127)
 assert integers.tolist() == [64, -127, 32]
 print(sum(kernels.quantize_row.stats.cache_hits.values()))
 """
+
+HOST = """
+import json, os, sys
+import numpy
+from numba.core import config
+for line in sys.stdin:
+    folder, program = json.loads(line)
+    pipes = [os.pipe(), os.pipe()]
+    pid = os.fork()
+    if not pid:
+        for number, (_, end) in enumerate(pipes, start=1):
+            os.dup2(end, number)
+        os.environ["NUMBA_CACHE_DIR"] = folder
+        config.reload_config()
+        try:
+            exec(program, {})
+            sys.stdout.flush()
+        except BaseException:
+            sys.excepthook(*sys.exc_info())
+            os._exit(1)
+        os._exit(0)
+    for _, end in pipes:
+        os.close(end)
+    status = os.waitpid(pid, 0)[1]
+    texts = [open(end).read() for end, _ in pipes]
+    print(json.dumps([status, *texts]), flush=True)
+"""
+"""Imports numba once, and forks a process for each program."""
+
+
+class Host:
+    """What runs many processes that need numba and nothing of ours."""
+
+    def __init__(self, process: "subprocess.Popen[str]") -> None:
+        self._process = process
+
+    def run(self, folder: Path, program: str) -> tuple[str, str]:
+        """Return what a process printed and logged that keeps its machine code in a folder."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        print(json.dumps([str(folder), program]), file=self._process.stdin, flush=True)
+        status, printed, logged = json.loads(self._process.stdout.readline())
+        assert status == 0, logged
+        return printed.strip(), logged
+
+    def hits(self, folder: Path, said: str = "") -> int:
+        """Return how often the code of a process that must log something was found on disk."""
+        found, log = self.run(folder, PROGRAM)
+        assert said in log
+        return int(found)
+
+
+@pytest.fixture(scope="module")
+def host() -> Iterator[Host]:
+    command = [sys.executable, "-c", HOST]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, cwd=ROOT, stdin=pipe, stdout=pipe, text=True) as process:
+        yield Host(process)
 
 
 def run(
@@ -94,9 +153,10 @@ def test_code_of_changed_sources_is_compiled_anew(kept: Path, tmp_path: Path, ch
     assert hits(folder, sources=tmp_path) == 0
 
 
-def test_where_nothing_can_be_kept_it_is_compiled_all_the_same() -> None:
+def test_where_nothing_can_be_kept_it_is_compiled_all_the_same(host: Host) -> None:
+    said = "as every start will: they cannot be kept in"
     for _ in range(2):
-        assert hits(Path("/proc/self/nowhere"), "as every start will: they cannot be kept in") == 0
+        assert host.hits(Path("/proc/self/nowhere"), said) == 0
 
 
 def truncated(path: Path) -> None:
@@ -126,17 +186,17 @@ def replaced(path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def kept(host: Host, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the code that the program keeps."""
     folder = tmp_path_factory.mktemp("kept")
-    assert hits(folder) == 0
+    assert host.hits(folder) == 0
     return folder
 
 
 @pytest.mark.parametrize("suffix", [".nbi", ".nbc"])
 @pytest.mark.parametrize("damage", [truncated, emptied, flipped, one_bit])
 def test_damaged_code_is_found_and_compiled_again(
-    kept: Path, tmp_path: Path, damage: Callable[[Path], None], suffix: str
+    host: Host, kept: Path, tmp_path: Path, damage: Callable[[Path], None], suffix: str
 ) -> None:
     folder = tmp_path / "kept"
     shutil.copytree(kept, folder)
@@ -144,27 +204,27 @@ def test_damaged_code_is_found_and_compiled_again(
     assert files
     for path in files:
         damage(path)
-    assert hits(folder, "they are compiled again") == 0
-    assert hits(folder) == 1
+    assert host.hits(folder, "they are compiled again") == 0
+    assert host.hits(folder) == 1
 
 
 @pytest.mark.parametrize("suffix", [".nbi", ".nbc"])
 def test_where_a_file_of_code_cannot_be_read_or_written_it_is_compiled_and_said(
-    kept: Path, tmp_path: Path, suffix: str
+    host: Host, kept: Path, tmp_path: Path, suffix: str
 ) -> None:
     folder = tmp_path / "kept"
     shutil.copytree(kept, folder)
     for path in sorted(folder.rglob(f"*{suffix}")):
         replaced(path)
     for _ in range(2):
-        assert hits(folder, "they cannot be kept") == 0
+        assert host.hits(folder, "they cannot be kept") == 0
 
 
-def test_on_a_full_disk_code_is_compiled_and_said(tmp_path: Path) -> None:
+def test_on_a_full_disk_code_is_compiled_and_said(host: Host, tmp_path: Path) -> None:
     full = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000))\nimport signal"
     full += "; signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
     for _ in range(2):
-        found, log = run(tmp_path, "-c", full + PROGRAM)
+        found, log = host.run(tmp_path, full + PROGRAM)
         assert (found, "they cannot be kept (File too large)" in log) == ("0", True)
 
 
