@@ -60,7 +60,7 @@ FROM packages AS kernels
 COPY --from=files /weights weights
 COPY --from=files /srv/valle-serve ./
 RUN --mount=type=cache,target=/kernels \
-    { cat requirements.lock cpu/*.py models/int8/*.py $(find samplers -name "*.py" | sort); sed -n "/model name/{p;q}" /proc/cpuinfo; } >/made_of && \
+    { cat requirements.lock cpu/*.py models/int8/*.py samplers/*.py samplers/*/*.py; sed -n "/model name/{p;q}" /proc/cpuinfo; } >/made_of && \
     sha256sum /made_of >/hash && read -r hash _ </hash && kept=/kernels/$hash && \
     { [ -d "$kept" ] || { NUMBA_CACHE_DIR=/new .venv/bin/python -m app warm && cp -a /new "$kept"; }; } && \
     cp -a "$kept" /compiled && chmod -R u=rwX,go=rX /compiled
