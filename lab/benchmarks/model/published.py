@@ -22,13 +22,9 @@ from pathlib import Path
 from time import perf_counter
 
 import torch
-from safetensors.torch import save_file
 
 from lab.benchmarks.harness.report import argument_parser
-from models.checkpoints.vallex.layout import StackLayout, VallexLayout
-from models.checkpoints.vallex.load import load_vallex
 from models.config import ModelConfig
-from models.int8.quantized import quantize_linears
 from models.valle import Valle
 from samplers.ar.sampler import ArSampler
 from samplers.ar.state import RowInput, SlotTable
@@ -73,6 +69,12 @@ def random_model(config: ModelConfig) -> Valle:
 
 def random_vallex(*, layers: int, width: int) -> tuple[Valle, float]:
     """Return a random VALL-E X, and the seconds of its loading from a file."""
+    # Not above: others import this module where torch is all that is installed.
+    from safetensors.torch import save_file
+
+    from models.checkpoints.vallex.layout import StackLayout, VallexLayout
+    from models.checkpoints.vallex.load import load_vallex
+
     stack = StackLayout(width, layers, 4 * width)
     layout = VallexLayout(stack, stack, texts=2048, languages=3, start_token=True)
     torch.manual_seed(0)
@@ -200,6 +202,8 @@ def main() -> None:
             for mark, speed in REFERENCE_CODES_A_SECOND.items()
         }
     if args.weights == "int8":
+        from models.int8.quantized import quantize_linears
+
         started_s = perf_counter()
         quantize_linears(model)
         start["quantise_s"] = perf_counter() - started_s
