@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from app.engine.ar import model_runner
 from app.engine.job import FinishReason
 from app.engine.utterance import UtteranceSpec
 from samplers.ar.backtrack import Backtrack, BacktrackCause
@@ -45,6 +46,8 @@ def scripted(monkeypatch: pytest.MonkeyPatch) -> Callable[[Script], None]:
             return right(sampler, told, trace, None if null is None else told, *rest)
 
         monkeypatch.setattr(ArSampler, "advance", advance)
+        # A plain row is sampled by one function, past the sampler that hears the script.
+        monkeypatch.setattr(model_runner, "is_plain", lambda _: False)
 
     return use
 
