@@ -133,6 +133,22 @@ class PrefixCache:
         places = [(cache, one.slot) for one, rest in zip(wanted, rests, strict=True) if len(rest)]
         return read([rest for rest in rests if len(rest)], places)
 
+    @torch.inference_mode()
+    def replace(
+        self, wanted: Sequence[SlotPrefix], cache: SlotCache, read: Read, *, old: int
+    ) -> Sequence[tuple[Tensor, Tensor]]:
+        """As `read`, into slots that hold other prefixes, of ``old`` positions each.
+
+        What is behind those keeps its keys and values, and is behind the new ones then.
+        """
+        held = [cache.lift(one.slot, old, cache.lengths[one.slot]) for one in wanted]
+        for one in wanted:
+            cache.rewind(one.slot, 0)
+        found = self.read(wanted, cache, read)
+        for one, kept in zip(wanted, held, strict=True):
+            cache.lay(one.slot, kept)
+        return found
+
     def _evict(self) -> None:
         """Drop least recently used entries until the rest fits, except pinned ones."""
         for place in list(self._entries):

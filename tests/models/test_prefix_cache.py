@@ -94,6 +94,26 @@ def test_a_slot_has_the_same_bits_whether_its_beginning_was_kept_or_not(model, l
         assert torch.equal(one, third)
 
 
+@pytest.mark.parametrize("level", [0, 3])
+@torch.inference_mode()
+def test_frames_behind_a_prefix_keep_their_keys_when_it_is_replaced(model, level) -> None:
+    prompt = some_codes(20)
+    prefixes = PrefixCache(model)
+    old = model.prefix(IDS[:3], level, prompt=prompt)
+    new = model.prefix(IDS, level, prompt=prompt)
+    cache, _ = read(model, prefixes, old, EVE)
+    model.read(model.frames(some_codes(7)[:, 0], old.response_start), cache, 1)
+    frames = [one[:, len(old) :] for one in rows(cache, 1)]
+    assert all(one.shape[1] == 7 for one in frames)
+    wanted = [SlotPrefix(new, 1, EVE)]
+    prefixes.replace(wanted, cache, one_by_one(model), old=len(old))
+    alone, _ = read(model, prefixes, new, EVE)
+    assert cache.lengths == [0, len(new) + 7]
+    for found, kept, fresh in zip(rows(cache, 1), frames, rows(alone, 1), strict=True):
+        assert torch.equal(found[:, : len(new)], fresh)
+        assert torch.equal(found[:, len(new) :], kept)
+
+
 @torch.inference_mode()
 def test_what_says_nothing_is_shared_but_for_what_the_ar_starts_from(model) -> None:
     prefixes = PrefixCache(model)

@@ -8,6 +8,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import ClassVar, Final, NamedTuple
 
 import numpy as np
@@ -406,11 +407,22 @@ class ArModelRunner(ABC):
         return sequence.backtracker.avoided(len(sequence.codes), self.sampler.vocab_size)
 
     def _prefill(
-        self, prefixes: PrefixCache, inputs: UtteranceSpec, place: int, prefix: Prefix, slot: int
+        self,
+        prefixes: PrefixCache,
+        inputs: UtteranceSpec,
+        place: int,
+        prefix: Prefix,
+        slot: int,
+        *,
+        old: int | None = None,
     ) -> GuidanceBranch:
-        """Run a prefix of an utterance, 0 with the text and 1 without, into an empty slot."""
+        """Run a prefix of an utterance, 0 with the text and 1 without, into a slot.
+
+        The slot is empty, or holds a prefix of ``old`` positions and frames behind it.
+        """
         wanted = SlotPrefix(prefix, slot, (inputs.voice, inputs.null)[place])
-        ((hidden, queries),) = prefixes.read([wanted], self.cache, self._read)
+        read = prefixes.read if old is None else partial(prefixes.replace, old=old)
+        ((hidden, queries),) = read([wanted], self.cache, self._read)
         self.first_hidden[slot] = hidden[-1]
         self.first_attention[:, slot] = torch.nan
         if place == 0:
@@ -474,10 +486,9 @@ class ArModelRunner(ABC):
     ) -> GuidanceBranch:
         """Put a prefix with more text before so many frames, whose keys and values stay."""
         slot = branch.slot
-        held = self.cache.lift(slot, branch.length, branch.length + frames)
-        self.cache.rewind(slot, 0)
-        read = self._prefill(prefixes, inputs, 0, inputs.ar_prefix(self.model), slot)
-        self.cache.lay(slot, held)
+        self.cache.rewind(slot, branch.length + frames)
+        prefix = inputs.ar_prefix(self.model)
+        read = self._prefill(prefixes, inputs, 0, prefix, slot, old=branch.length)
         return replace(branch, length=read.length, start=read.start)
 
     def _aligned(self, queries: Tensor) -> Tensor:

@@ -67,12 +67,9 @@ class UtteranceAlignment:
             return
         prefix = self._inputs.prefix(self._model, 0)
         old = len(before.prefix(self._model, 0))
-        held = self._cache.lift(0, old, self._cache.lengths[0])
-        self._cache.rewind(0, 0)
         wanted = [SlotPrefix(prefix, 0, self._inputs.voice)]
-        self._prefixes.read(wanted, self._cache, self._read)
+        self._prefixes.replace(wanted, self._cache, self._read, old=old)
         self._attention.read_keys(_text(prefix, self._inputs))
-        self._cache.lay(0, held)
 
 
 def _text(prefix: Prefix, inputs: UtteranceSpec) -> slice:

@@ -221,15 +221,12 @@ class NarState:
             prefixes[0] = text.at_level(level)
         if (cache := self._cache) is None:
             return
-        slots = {level: self._slot(level, 0) for level in self._prefixes}
-        held = {level: cache.lift(slot, old, cache.lengths[slot]) for level, slot in slots.items()}
-        for slot in slots.values():
-            cache.rewind(slot, 0)
         key = self.inputs.voice
-        wanted = [SlotPrefix(self._prefixes[level][0], slot, key) for level, slot in slots.items()]
-        self._cached.read(wanted, cache, self._read)
-        for level, slot in slots.items():
-            cache.lay(slot, held[level])
+        wanted = [
+            SlotPrefix(prefixes[0], self._slot(level, 0), key)
+            for level, prefixes in self._prefixes.items()
+        ]
+        self._cached.replace(wanted, cache, self._read, old=old)
 
     def given(self, window: Window) -> NDArray[np.int64]:
         """Return the codes ``[n, K]`` of a window's frames that are not sampled, or -1."""
