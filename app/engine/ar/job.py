@@ -99,8 +99,8 @@ class ArJob:
         self._block_frames = speech.model.config.block_frames
         self._streams = plan.nar == "chunks" and plan.decoder == "codec"
         self._number = -1
-        self._inputs: UtteranceSpec | None = None
-        self._versions: list[UtteranceSpec] = []  # of its text, from those inputs on
+        # Inputs of the utterance, with more and more of its text; none of a pause
+        self._versions: list[UtteranceSpec] = []
         self._grown = 0  # growths of the text that the sound knows of
         # Those that level 0 has not come to
         self.later = deque[UtteranceSpec]()
@@ -143,7 +143,7 @@ class ArJob:
         self._specs.extend(plan)
         self._count.extend(plan)
         self._pending.append(MorePlanned(plan.utterances, plan.left_out))
-        if self._inputs is not None:
+        if self._versions:
             later = self._specs.later(self._number, len(self._versions))
             self._versions += later
             self.later += later
@@ -167,13 +167,13 @@ class ArJob:
             utterance = self.plan.utterances[self._number]
             if utterance.phonemes:
                 self._versions = self._specs.build(self._number, self._count.left)
-                self._inputs = self._versions[0]
-                self.later = deque(self._versions[1:])
+                inputs, *later = self._versions
+                self.later = deque(later)
                 # So that the audio stage can prefill meanwhile.
-                self._pending.append(UtteranceStarted(self._inputs))
-                if (reason := self._kept_whole(self._inputs)) is None:
-                    return self._inputs
-                known = KnownUtterance(reason, self._inputs.kept, traced=traced)
+                self._pending.append(UtteranceStarted(inputs))
+                if (reason := self._kept_whole(inputs)) is None:
+                    return inputs
+                known = KnownUtterance(reason, inputs.kept, traced=traced)
                 self._pending.append(self._ended(known))
             else:
                 self._pending.append(self._ended(KnownUtterance("stop", traced=traced)))
@@ -239,7 +239,7 @@ class ArJob:
         """Count an utterance that has ended; return what is told of it."""
         assert utterance.finish_reason is not None
         codes = utterance.ar_codes()
-        if self._inputs is not None:  # else a pause, which has no frames
+        if self._versions:  # else a pause, which has no frames
             self._specs.end(self._versions[-1], codes)
             self._count.end(len(codes), self.plan.utterances[self._number].rate)
         # The job ends, too, if this was its last utterance or the limit is reached.
@@ -261,7 +261,6 @@ class ArJob:
             memory=utterance.memory,
         )
         # A pause that follows has none
-        self._inputs = None
         self._versions = []
         self._grown = 0
         self._ar_s = 0.0
