@@ -7,7 +7,6 @@ prints how many were spoken and refused.
 
 import json
 import math
-import os
 import random
 import sys
 from collections import Counter
@@ -21,12 +20,13 @@ import pytest
 from app.main import create_app
 from app.settings import Settings
 from tests.app.tools.serving import served
+from tests.fuzz.settings import cases_of, seed_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.weights]
 
 CI_CASES: Final = 60
-CASES: Final = int(os.environ.get("FUZZ_KNOBS", CI_CASES))
-SEED: Final = 1 if CASES == CI_CASES else random.SystemRandom().randrange(2**32)
+CASES: Final = cases_of("FUZZ_KNOBS", CI_CASES)
+SEED: Final = seed_of(CASES, CI_CASES)
 ANSWERED_WITHIN_S: Final = 25.0
 SPOKEN: Final = {"input": "Hello there.", "seed": 1, "response_format": "pcm", "stream": False}
 SHORT: Final = {"max_duration_s": 1.0}

@@ -6,7 +6,6 @@ same every time.
 
 import json
 import logging
-import os
 import sys
 from contextlib import suppress
 from pathlib import Path
@@ -28,13 +27,13 @@ from app.settings import Settings
 from lab.benchmarks.harness.loop_lag import MOST_S, watched
 from tests.app.tools.live_client import live, url_of
 from tests.app.tools.serving import served, until
-from tests.fuzz.settings import fuzzed
+from tests.fuzz.settings import cases_of, fuzzed
 from tests.toy.make_toy import make
 
 pytestmark = pytest.mark.slow
 
 CI_CASES = 100
-CASES = int(os.environ.get("FUZZ_LIVE_CASES", CI_CASES))
+CASES = cases_of("FUZZ_LIVE_CASES", CI_CASES)
 SLOTS = ("tts_slots", {"state": "used"})
 
 json_values = st.recursive(

@@ -6,7 +6,6 @@ in every way it knows. `FUZZ_HTTP_CASES` says how many; CI takes 300, the same e
 
 import io
 import json
-import os
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -32,13 +31,13 @@ from app.main import create_app
 from app.settings import Settings
 from lab.benchmarks.harness.loop_lag import MOST_S, Watchdog, watched
 from tests.app.tools.serving import served
-from tests.fuzz.settings import fuzzed
+from tests.fuzz.settings import cases_of, fuzzed
 from tests.toy.make_toy import make
 
 pytestmark = pytest.mark.slow
 
 CI_CASES = 300
-CASES = int(os.environ.get("FUZZ_HTTP_CASES", CI_CASES))
+CASES = cases_of("FUZZ_HTTP_CASES", CI_CASES)
 SHARES = {"POST /v1/audio/speech": 12, "POST /tts": 8, "POST /v1/audio/voices": 6}
 """How many times as many cases an operation gets as one that is not named."""
 CHECKS = [

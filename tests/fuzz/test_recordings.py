@@ -5,7 +5,6 @@ their own. `FUZZ_RECORDINGS` says how many; CI takes 240, the same every time. W
 prints how many were read, and what the worst of them took.
 """
 
-import os
 import random
 import sys
 import time
@@ -19,12 +18,13 @@ import pytest
 
 from app.engine.errors import InvalidRequest
 from app.engine.recordings import RecordingProcess
+from tests.fuzz.settings import cases_of, seed_of
 from tests.models.voices.test_recording import container
 from tests.speech_like import packed, speech_like
 
 CI_CASES: Final = 240
-CASES: Final = int(os.environ.get("FUZZ_RECORDINGS", CI_CASES))
-SEED: Final = 1 if CASES == CI_CASES else random.SystemRandom().randrange(2**32)
+CASES: Final = cases_of("FUZZ_RECORDINGS", CI_CASES)
+SEED: Final = seed_of(CASES, CI_CASES)
 SPEECH: Final = speech_like(1.2)
 GOOD: Final = packed(SPEECH)
 FILES: Final[dict[str, Callable[[], bytes]]] = {

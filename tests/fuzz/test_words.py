@@ -4,7 +4,6 @@ Words are drawn in a process of their own, from a seed. `FUZZ_WORDS` says how ma
 the same every time.
 """
 
-import os
 import random
 from collections.abc import Iterator
 from itertools import islice
@@ -13,11 +12,12 @@ from multiprocessing import get_context
 import pytest
 
 from models.text.espeak import pronounce
+from tests.fuzz.settings import cases_of, seed_of
 from tests.models.text.test_espeak import survived
 
 CI_CASES = 3000
-CASES = int(os.environ.get("FUZZ_WORDS", CI_CASES))
-SEED = 1 if CASES == CI_CASES else random.SystemRandom().randrange(2**32)
+CASES = cases_of("FUZZ_WORDS", CI_CASES)
+SEED = seed_of(CASES, CI_CASES)
 BATCH = 50
 SHORTEST, LONGEST = 30, 4096
 VOICES = [("en-us", False), ("en-us", True), ("fr-fr", True), ("de", True), ("ko", True)]
