@@ -25,10 +25,14 @@ _f32 = np.float32
 _f64 = np.float64
 _u64 = np.uint64
 
-_ACTIVE, _LIMIT = int(HostColumn.ACTIVE), int(HostColumn.LIMIT)
-_AVOID_UNTIL, _UNGUIDED_UNTIL = int(HostColumn.AVOID_UNTIL), int(HostColumn.UNGUIDED_UNTIL)
-_KEY, _ATTEMPT = int(HostColumn.KEY), int(HostColumn.ATTEMPT)
-_PARTNER, _PROMPTED = int(HostColumn.PARTNER), int(HostColumn.PROMPTED)
+_ACTIVE = int(HostColumn.ACTIVE)
+_LIMIT = int(HostColumn.LIMIT)
+_AVOID_UNTIL = int(HostColumn.AVOID_UNTIL)
+_UNGUIDED_UNTIL = int(HostColumn.UNGUIDED_UNTIL)
+_KEY = int(HostColumn.KEY)
+_ATTEMPT = int(HostColumn.ATTEMPT)
+_PARTNER = int(HostColumn.PARTNER)
+_PROMPTED = int(HostColumn.PROMPTED)
 
 (
     _TEMPERATURE, _TOP_K, _TOP_P, _MIN_P, _KEEP, _STRENGTH, _RESCALE, _LEAST, _SPAN, _MODE, _ONCE,
@@ -46,7 +50,8 @@ _HIGHEST = _f32(LARGEST_LOGIT)
 _COLDEST = _f32(COLDEST)
 _HOTTEST = _f32(LARGEST)
 _LOWEST = float(np.finfo(np.float32).min)
-_ADDITIVE, _RAW = penalties.ADDITIVE, penalties.RAW
+_ADDITIVE = penalties.ADDITIVE
+_RAW = penalties.RAW
 _STRONGEST = _f32(penalties.STRONGEST_NATS)
 _NAT = _f32(penalties.FIXED_POINT)
 

@@ -181,7 +181,8 @@ def _growing(
                 pauses = True
                 break
             after = places[number + 1]
-            word, following = text.text[begin:end], text.text[slice(*after)]
+            word = text.text[begin:end]
+            following = text.text[slice(*after)]
             joined = text.joins(after[0] - 1, after[0])
             pauses = is_cut(len(reading.phonemes), most, word, following, joined=joined)
             if pauses is not None:

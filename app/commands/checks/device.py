@@ -68,8 +68,8 @@ def check_device(settings: Settings) -> str:
             f" {all_bytes / 1e9:.1f} GB free, and {_LEAST_BYTES / 1e9:.0f} are needed; see"
             " nvidia-smi for who has the rest, take a larger MIG instance, or set TTS_DEVICE=cpu"
         )
-    shared = settings.gpu_memory_utilization < 1
-    if shared and not mps_runs():
+    has_daemon = mps_runs()
+    if settings.gpu_memory_utilization < 1 and not has_daemon:
         raise CheckWarning(
             "TTS_GPU_MEMORY_UTILIZATION says that this GPU is shared, and NVIDIA's MPS does not run"
             f" ({mps_folder()} has no socket): processes take turns on the GPU, and are no faster"
@@ -78,7 +78,7 @@ def check_device(settings: Settings) -> str:
     return (
         f"{device} {torch.cuda.get_device_name(device)}, {free_bytes / 1e9:.0f} GB free,"
         f" driver for CUDA {facts.driver}, torch {torch.__version__}"
-        f"{', MPS runs' if mps_runs() else ''}"
+        f"{', MPS runs' if has_daemon else ''}"
     )
 
 
