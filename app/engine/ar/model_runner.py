@@ -416,10 +416,8 @@ class ArModelRunner(ABC):
         *,
         old: int | None = None,
     ) -> GuidanceBranch:
-        """Run a prefix of an utterance, 0 with the text and 1 without, into a slot.
-
-        The slot is empty, or holds a prefix of ``old`` positions and frames behind it.
-        """
+        """Run a prefix of an utterance, 0 with the text and 1 without, into an empty slot."""
+        # Or in place of another of ``old`` positions, which has frames behind it.
         wanted = SlotPrefix(prefix, slot, (inputs.voice, inputs.null)[place])
         read = prefixes.read if old is None else partial(prefixes.replace, old=old)
         ((hidden, queries),) = read([wanted], self.cache, self._read)
