@@ -195,6 +195,7 @@ def described(parts: Sequence[str]) -> str:
 def _described(part: str) -> str:
     first = part[0]
     shown = part if len(part) <= _MOST_SHOWN else f"{part[:_MOST_SHOWN]}..."
+    shown = _CONTROL.sub(lambda match: f"\\x{ord(match[0]):02x}", shown)  # as a terminal obeys it
     name = unicodedata.name(first, "")
     if not name:
         return f"U+{ord(first):04X}" if unicodedata.category(first) != "Cn" else shown

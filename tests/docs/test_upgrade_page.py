@@ -61,6 +61,43 @@ def test_voices_of_the_old_place_are_read_and_can_be_moved(home: Path) -> None:
     assert not (home / OLD).exists()
 
 
+def test_a_checkout_goes_back_and_forward(tmp_path: Path) -> None:
+    started = tmp_path / "upstream" / "scripts" / "serve"
+    started.parent.mkdir(parents=True)
+
+    def git(*words: str) -> str:
+        done = subprocess.run(
+            ["git", "-c", "user.name=a", "-c", "user.email=a@b.example", *words],
+            cwd=tmp_path / "upstream",
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        return done.stdout.strip()
+
+    git("init", "--quiet", "--initial-branch", "main")
+    commits = []
+    for version in ("old", "new"):
+        started.write_text(f"#!/bin/sh\necho {version} >served\n")
+        started.chmod(0o755)
+        git("add", "scripts")
+        git("commit", "--quiet", "--message", version)
+        commits.append(git("rev-parse", "--short=9", "HEAD"))
+    git("clone", "--quiet", ".", "../mine")
+    mine = tmp_path / "mine"
+    (back, forward) = (
+        _line("git checkout 8c8b0cce4 && scripts"),
+        _line("git checkout main && git"),
+    )
+    for command, version in (
+        (_line("git pull && scripts"), "new"),
+        (back, "old"),
+        (forward, "new"),
+    ):
+        run(["bash", "-euc", command.replace("8c8b0cce4", commits[0])], mine)
+        assert (mine / "served").read_text().strip() == version
+
+
 @pytest.mark.parametrize(
     ("data", "folder"),
     [

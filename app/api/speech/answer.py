@@ -451,7 +451,7 @@ def naming_doubts(answer: AnyResponse, job: SpeechJob, speech: Plan | SpeechResu
     """
     naming_ignored(answer, idle_knobs(speech.params, job.params.model_fields_set))
     if warnings := warnings_for(job.text, speech):
-        escaped = "; ".join(warnings).encode("ascii", "backslashreplace")
+        escaped = "; ".join(warnings).encode("unicode_escape")  # control characters, too
         answer.headers["X-Warning"] = escaped.decode()
     if speech.left_out:
         answer.headers["X-Left-Out"] = json.dumps(speech.left_out[:_MOST_TOLD])

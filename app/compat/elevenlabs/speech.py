@@ -31,6 +31,8 @@ DEFAULT_FORMAT: Final = "mp3_44100_128"
 _LOCATOR = "pronunciation_dictionary_id"
 _LOCATORS = "pronunciation_dictionary_locators"
 _IDLE = {"stability", "similarity_boost", "style", "use_speaker_boost"}
+IDLE_QUERY: Final = ("enable_logging", "optimize_streaming_latency")
+"""Parameters of ElevenLabs' addresses that are accepted and do nothing."""
 
 
 class VoiceSettings(BaseModel):
@@ -70,13 +72,13 @@ class ElevenLabsRequest(BaseModel):
     audio_effects: Any = None
 
     def ignored(self) -> list[str]:
-        """Return the names of the fields that were sent and do nothing."""
+        """Return the names of the fields that were sent and do nothing, in no order."""
         used = {"text", "model_id", "language_code", "seed_", "voice_settings", _LOCATORS}
         sent = [name for name in self.model_fields_set - used if getattr(self, name) is not None]
         settings = self.voice_settings
         if settings is not None:
             sent += [name for name in _IDLE if getattr(settings, name) is not None]
-        return sorted(sent)
+        return sent
 
 
 def output_format(name: str) -> tuple[AudioFormat, SampleRate]:
@@ -139,7 +141,8 @@ def translated(
     speed = body.voice_settings.speed if body.voice_settings else None
     sound, rate = output_format(form)
     given = {"seed": body.seed_, "language": body.language_code, "speed": speed}
-    request.state.ignored = body.ignored()
+    asked = [name for name in IDLE_QUERY if name in request.query_params]
+    request.state.ignored = sorted(body.ignored() + asked)
     return SpeechRequest(
         input=body.text,
         voice=voice,

@@ -44,6 +44,15 @@ def test_an_answer_names_what_was_left_out_and_its_report_too(toy_server, stream
     assert [one["text"] for one in report["utterances"]][:1] == ["The word is."]
 
 
+@pytest.mark.parametrize("text", ["Hi \u0904\0.", "Hi \u0904\x7f\x9f.", "Hi [la\x1bughs]."])
+def test_a_warning_has_no_control_characters(toy_server, text) -> None:
+    answer = toy_server.post("/tts", json=SHORT | {"input": text})
+    assert answer.status_code == 200, answer.text
+    (warning,) = report_of(toy_server, answer)["warnings"]
+    assert warning.isprintable()
+    assert answer.headers["x-warning"].encode().decode("unicode_escape") == warning
+
+
 def test_events_and_readings_name_it(toy_server) -> None:
     answer = toy_server.post("/tts", json=SHORT | {"input": CAT, "stream_format": "sse"})
     *_, done = events_of(answer)

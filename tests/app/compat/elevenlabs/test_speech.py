@@ -1,6 +1,7 @@
 """ElevenLabs' shapes, on a real server with the built-in voice."""
 
 import json
+import re
 from base64 import b64decode
 from io import BytesIO
 from typing import Any
@@ -11,7 +12,9 @@ import soundfile
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
+from app.compat.elevenlabs.speech import IDLE_QUERY, ElevenLabsRequest, VoiceSettings
 from tests.app.tools.live_client import refused, serving, url_of
+from tests.conftest import ROOT
 
 KEY = "a-key-that-is-long-enough"
 TEXT = "Hello there. We won."
@@ -81,6 +84,46 @@ def test_text_in_pieces_is_spoken_over_the_websocket_with_its_alignment(builtin)
     assert socket.close_code == 1000
     assert characters == WRITTEN
     assert len(sound) > 48_000
+
+
+IDLE_FIELDS: dict[str, Any] = {
+    "previous_text": "Before.",
+    "next_text": "After.",
+    "previous_request_ids": ["a"],
+    "next_request_ids": ["b"],
+    "use_pvc_as_ivc": True,
+    "apply_text_normalization": "on",
+    "apply_language_text_normalization": False,
+    "audio_effects": [],
+}
+IDLE_SETTINGS = {"stability": 0, "similarity_boost": 1, "style": 0, "use_speaker_boost": False}
+USED = {
+    "text",
+    "model_id",
+    "language_code",
+    "seed_",
+    "voice_settings",
+    "pronunciation_dictionary_locators",
+}
+
+
+def test_every_field_that_does_nothing_is_named(toy_server) -> None:
+    assert {*ElevenLabsRequest.model_fields} == USED | {*IDLE_FIELDS}
+    assert {*VoiceSettings.model_fields} == {"speed", *IDLE_SETTINGS}
+    answer = toy_server.post(
+        "/v1/text-to-speech/toy",
+        params={"output_format": "pcm_24000"} | dict.fromkeys(IDLE_QUERY, "1"),
+        json={"text": "Hi.", "voice_settings": IDLE_SETTINGS | {"speed": 1}} | IDLE_FIELDS,
+    )
+    assert answer.status_code == 200, answer.text
+    named = answer.headers["x-ignored"].split(", ")
+    assert named == sorted([*IDLE_FIELDS, *IDLE_SETTINGS, *IDLE_QUERY])
+    (told,) = [
+        line
+        for line in (ROOT / "docs/other-clients.md").read_text().splitlines()
+        if "optimize_streaming_latency" in line
+    ]
+    assert {*re.findall(r"`([a-z_]+)`", told)} >= {*named}
 
 
 @pytest.mark.weights
