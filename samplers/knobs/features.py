@@ -34,10 +34,6 @@ class Feature:
     random: bool = False
     group: str = ""  # group of the knob, as documentation shows it
 
-    def on(self, params: SamplingParams) -> bool:
-        """Return whether params ask for the feature."""
-        return hold(self.when, params)
-
 
 _ALL_OFF = SamplingParams.model_validate({
     name: off_value(name) for name in SamplingParams.model_fields if "off" in hints(name)
@@ -94,8 +90,8 @@ FEATURES: Mapping[str, Feature] = {
 
 def is_on(feature: str, params: SamplingParams) -> bool:
     """Return whether a feature has an effect; a random one has none on a greedy row."""
-    one = FEATURES[feature]
-    return one.on(params) and not (one.random and params.temperature <= 0)
+    asked = FEATURES[feature]
+    return hold(asked.when, params) and not (asked.random and params.temperature <= 0)
 
 
 def is_guided(params: SamplingParams, stage: Literal["ar", "nar", "masked"] = "ar") -> bool:

@@ -32,10 +32,6 @@ class Conflict:
     when: Conditions
     reason: str
 
-    def clash(self, params: SamplingParams) -> bool:
-        """Return whether the knobs contradict each other in some params."""
-        return hold(self.when, params)
-
 
 _TRUNCATION = [
     name for name, one in FEATURES.items() if one.step is not None and one.group == "truncation"
@@ -122,7 +118,7 @@ def settle(params: SamplingParams, *, chosen: Collection[str]) -> tuple[str, ...
     """
     losers: list[str] = []
     for conflict in CONFLICTS:
-        if not conflict.clash(params):
+        if not hold(conflict.when, params):
             continue
         stays = [knob for knob in conflict.knobs if knob in chosen]
         if len(stays) != 1:

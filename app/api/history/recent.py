@@ -83,13 +83,11 @@ class RecentSpeeches:
             raise UnknownSpeech(f"the speech of that id did not complete: {outcome.finish_reason}")
         return job, outcome
 
-    async def take(self, place: ContinueFrom | None, owner: str) -> Resume | None:
+    async def take(self, place: ContinueFrom, owner: str) -> Resume:
         """Return the utterances before a place of a speech, the last one cut there.
 
         Raises InvalidRequest if the speech has no such utterance, or that has fewer frames.
         """
-        if place is None:
-            return None
         _, result = await self.complete(place.id, owner)
         spoken = result.utterances
         if place.utterance >= len(spoken):

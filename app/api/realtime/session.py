@@ -80,7 +80,8 @@ class LiveSession(ABC, Generic[M]):
         services.engine.check_ready()
         await check_voice(services, options.voice, self._owner)
         job = options.job_of("", messages.id, self._owner, self._client)
-        job = replace(job, kept=await services.recent.take(options.continue_from, self._owner))
+        if (place := options.continue_from) is not None:
+            job = replace(job, kept=await services.recent.take(place, self._owner))
         await services.admission.count(self._client)
         with ExitStack() as work:
             work.enter_context(await services.admission.work(self._client))

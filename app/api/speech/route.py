@@ -151,7 +151,8 @@ async def speak(
         framing = framing_of(wanted, request.headers.get("accept", ""), engine.info)
     answer = Answer(request, framing, came_s)
     settings = services.settings
-    check_model(wanted.model, engine.info.name, model_names(settings))
+    if wanted.model is not None:
+        check_model(wanted.model, engine.info.name, model_names(settings))
     ignored = ignored_fields(wanted, settings, state.id)
     once = settings.once_per_id and state.client_id
     response = await (_spoken_once if once else _spoken)(wanted, answer)
@@ -185,7 +186,8 @@ async def _spoken(wanted: SpeechRequest, answer: Answer) -> Response:
     state = answer.request.state
     recent = answer.services.recent
     job = wanted.job(state.id, state.owner, answer.client)
-    job = replace(job, kept=await recent.take(wanted.continue_from, state.owner))
+    if wanted.continue_from is not None:
+        job = replace(job, kept=await recent.take(wanted.continue_from, state.owner))
     answer.output = output_of(job, wanted.sound_format)
     stream = answer.services.engine.submit(job)
     try:

@@ -116,7 +116,7 @@ def dictionaries_of(locators: Sequence[Any]) -> tuple[str, ...]:
 
 def check_their_model(name: str | None, services: Services) -> None:
     """Do nothing if a name is ElevenLabs' or the loaded model's."""
-    if name is None or not _THEIR_MODELS.fullmatch(name):
+    if name is not None and not _THEIR_MODELS.fullmatch(name):
         check_model(name, services.engine.info.name, model_names(services.settings))
 
 

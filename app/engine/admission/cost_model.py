@@ -48,26 +48,30 @@ class MovingCost:
     """Seconds of work a second of audio, or a step: the largest of exponential moving averages.
 
     Their time constants are in seconds of audio, or in steps.
+
+    Attributes:
+        each: Seconds of work a second of audio, or a step; 0 before the first measurement.
+        work_s: Seconds of work that the longest average remembers.
     """
 
     def __init__(self, *time_constants: float) -> None:
         self._sums = dict.fromkeys(time_constants, (0.0, 0.0))  # seconds of work, and what it made
+        self.each = 0.0
+        self.work_s = 0.0
 
     def note(self, work_s: float, made: float = 1.0) -> None:
         """Count seconds of work, and the seconds of audio or the steps made; either may be 0."""
+        each = 0.0
+        longest_s = 0.0
         for constant, (worked_s, all_made) in self._sums.items():
             kept = math.exp(-made / constant)
-            self._sums[constant] = kept * worked_s + work_s, kept * all_made + made
-
-    @property
-    def each(self) -> float:
-        """Seconds of work a second of audio, or a step; 0 before the first measurement."""
-        return max(work_s / made if made else 0.0 for work_s, made in self._sums.values())
-
-    @property
-    def work_s(self) -> float:
-        """Seconds of work that the longest average remembers."""
-        return max(work_s for work_s, _ in self._sums.values())
+            worked_s = kept * worked_s + work_s
+            all_made = kept * all_made + made
+            self._sums[constant] = worked_s, all_made
+            each = max(each, worked_s / all_made if all_made else 0.0)
+            longest_s = max(longest_s, worked_s)
+        self.each = each
+        self.work_s = longest_s
 
 
 class DecayingMax:

@@ -73,10 +73,12 @@ class EagerRunner(ArModelRunner):
         table.note_sampled(slots)
         codes = [self.model.config.stop_token] * len(sequences)
         logprobs = [0.0] * len(sequences)
-        for place, (code, logprob, _) in zip(fed.active, results, strict=True):
+        invalid = set[int]()
+        for place, (code, logprob, is_invalid) in zip(fed.active, results, strict=True):
             codes[place] = int(code)
             logprobs[place] = logprob
-        invalid = {place for place, one in zip(fed.active, results, strict=True) if one[2]}
+            if is_invalid:
+                invalid.add(place)
         text = fed.text
         if text is not None and len(fed.active) < len(sequences):
             text = text[_rows_of(fed.active, range(len(sequences)))]
@@ -117,34 +119,47 @@ class EagerRunner(ArModelRunner):
 
     def _decoded(self, sequences: Sequence[ArSequence]) -> _Decoded:
         """Run the newest frame of each sequence that is not idle."""
-        active = [place for place, one in enumerate(sequences) if not one.idle]
-        guided = [place for place in active if len(sequences[place].conditions) > 1]
-        rows = [(sequences[place], sequences[place].conditions[0]) for place in active]
-        rows += [(sequences[place], sequences[place].conditions[1]) for place in guided]
-        hidden, attention, text = self._decode(rows)
+        active = list[int]()
+        guided = list[int]()
+        rows = list[_Row]()
+        null_rows = list[_Row]()
+        for place, sequence in enumerate(sequences):
+            if sequence.idle:
+                continue
+            active.append(place)
+            rows.append((sequence, sequence.conditions[0]))
+            if len(sequence.conditions) > 1:
+                guided.append(place)
+                null_rows.append((sequence, sequence.conditions[1]))
+        rows += null_rows
+        slots = [branch.slot for _, branch in rows]
+        hidden, attention, text = self._decode(rows, slots)
         return _Decoded(
             active,
             guided,
-            [condition.slot for _, condition in rows],
+            slots,
             self.model.logits(hidden, 0).float(),
             attention[:, : len(active)],
             None if text is None else text[: len(active)],
         )
 
-    def _decode(self, rows: Sequence[_Row]) -> tuple[Tensor, Tensor, Tensor | None]:
+    def _decode(
+        self, rows: Sequence[_Row], slots: Sequence[int]
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
         """Return ``[R, D]``, ``[4, R]``, ``[R, W]`` of each newest frame, or of its prefix."""
         fed = [place for place, (sequence, _) in enumerate(rows) if sequence.codes]
-        slots = [condition.slot for _, condition in rows]
         if len(fed) == len(rows):
-            hidden, attention, queries = self._step(rows)
+            hidden, attention, queries = self._step(rows, slots)
         else:
             hidden = self.first_hidden[slots]
             attention = self.first_attention[:, slots]
             queries = self.first_query[slots]
             if fed:
-                hidden[fed], attention[:, fed], queries[fed] = self._step([
-                    rows[place] for place in fed
-                ])
+                hidden[fed], attention[:, fed], queries[fed] = self._step(
+                    [rows[place] for place in fed], [slots[place] for place in fed]
+                )
+        if not self.text_width:
+            return hidden, attention, None
         followed = [
             place
             for place, (one, condition) in enumerate(rows)
@@ -157,17 +172,18 @@ class EagerRunner(ArModelRunner):
             text[place] = self._text_attention(queries[place], slots[place])
         return hidden, attention, text
 
-    def _step(self, rows: Sequence[_Row]) -> tuple[Tensor, Tensor, Tensor]:
+    def _step(self, rows: Sequence[_Row], slots: Sequence[int]) -> tuple[Tensor, Tensor, Tensor]:
         """Return ``[R, D]``, ``[4, R]``, ``[R, head_dim]`` of each newest frame; see `_decode`."""
         stack = self.model.stack(0)
         device = self.model.separator.device
-        newest = torch.tensor([one.codes[-1] for one, _ in rows], device=device)
-        positions = torch.tensor(
-            [condition.start + len(one.codes) - 1 for one, condition in rows], device=device
-        )
-        slots = [condition.slot for _, condition in rows]
-        embedded = self.model.embed_response(newest[:, None], 0)
-        hidden, queries = stack.step(embedded, positions, self.cache, slots, self.layers)
+        newest = list[int]()
+        positions = list[int]()
+        for sequence, branch in rows:
+            newest.append(sequence.codes[-1])
+            positions.append(branch.start + len(sequence.codes) - 1)
+        embedded = self.model.embed_response(torch.tensor(newest, device=device)[:, None], 0)
+        places = torch.tensor(positions, device=device)
+        hidden, queries = stack.step(embedded, places, self.cache, slots, self.layers)
         attention = torch.full((4, len(rows)), torch.nan, device=device)
         for place, (one, condition) in enumerate(rows):
             if one.wants_attention and condition is one.conditions[0]:

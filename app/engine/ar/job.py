@@ -2,6 +2,7 @@
 
 import math
 import sys
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Sequence
 
@@ -220,6 +221,8 @@ class ArJob:
 
     def _growths(self, utterance: ArUtterance, end: int) -> tuple[TextGrowth, ...]:
         """Return the growths that frames before one were drawn with, but those returned before."""
+        if not utterance.growths:
+            return ()
         since = self._grown
         frames = [frame for frame in utterance.growths[since:] if frame < end]
         self._grown += len(frames)
@@ -250,7 +253,7 @@ class ArJob:
             utterance.finish_reason,
             codes[self._count.emitted :],
             self._growths(utterance, len(codes)),
-            tuple(frame for frame in utterance.growths if frame < len(codes)),
+            tuple(utterance.growths[: bisect_left(utterance.growths, len(codes))]),
             self._ar_s,
             last=self.over,
             cut=cut,

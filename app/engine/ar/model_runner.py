@@ -245,17 +245,22 @@ class ArModelRunner(ABC):
 
         It holds for a sequence as long as it takes all frames before, see `append`.
         """
-        followed = [
-            place
-            for place in places
-            if step.sequences[place].progress and not step.sequences[place].idle
-        ]
-        found = [arrived.text for arrived in frames if arrived.text is not None]
-        if not followed or not found:
-            return [{} for _ in frames]
-        paths = [one.path for place in followed if (one := step.sequences[place].progress)]
-        ahead = MonotonicPath.ahead(paths, np.stack([text[followed] for text in found]))
-        return [dict(zip(followed, each, strict=True)) for each in ahead]
+        texts = list[NDArray[np.float32]]()
+        for arrived in frames:
+            if arrived.text is None:  # of all frames of a step, or of none
+                return [{}] * len(frames)
+            texts.append(arrived.text)
+        followed = list[int]()
+        paths = list[MonotonicPath]()
+        for place in places:
+            sequence = step.sequences[place]
+            if sequence.progress is not None and not sequence.idle:
+                followed.append(place)
+                paths.append(sequence.progress.path)
+        if not followed:
+            return [{}] * len(frames)
+        ahead = MonotonicPath.ahead(paths, np.stack([text[followed] for text in texts]))
+        return [dict(zip(followed, path_frames, strict=True)) for path_frames in ahead]
 
     def append(self, step: InFlightStep, arrived: SampledTokens, place: int) -> None:
         """Append what a step drew to the sequence at a place, and rewind its row if need be."""

@@ -163,11 +163,15 @@ class ArBatch:
         Returns those that were running; those that ended have freed their rows.
         """
         groups = self.running
-        sampling = [group for group in groups if only is None or group in only]
-        for group in sampling:
+        sampling = list[SequenceOrGroup]()
+        for group in groups:
+            if only is not None and group not in only:
+                continue
             if isinstance(group, ArSequence):
                 self._grow(group)
-        sampling = [one for one in sampling if not (isinstance(one, ArSequence) and one.waits)]
+                if group.waits:
+                    continue
+            sampling.append(group)
         self._make_room(sampling)
         self._read_until(self._launch([one for one in sampling if one.finish_reason is None]))
         return groups
@@ -363,15 +367,21 @@ class ArStage:
         """
         started_s = perf_counter()
         sampling = [self._jobs[job] for job in jobs]
-        fresh = [job for job in sampling if job.utterance is None and not job.over]
-        for job in fresh[: MAX_PREFILLS * self._shared.frames]:
-            self._prefill(job)
-        groups = [job.utterance for job in sampling if isinstance(job.utterance, SequenceOrGroup)]
+        prefills = MAX_PREFILLS * self._shared.frames
+        groups = list[SequenceOrGroup]()
+        masked = list[MaskedUtterance]()
+        for job in sampling:
+            if prefills and job.utterance is None and not job.over:
+                prefills -= 1
+                self._prefill(job)
+            if isinstance(job.utterance, MaskedUtterance):
+                masked.append(job.utterance)
+            elif job.utterance is not None:
+                groups.append(job.utterance)
         for runner in (self._shared, *self._own.values()):
             runner.step(groups)
-        for job in sampling:
-            if isinstance(job.utterance, MaskedUtterance):
-                job.utterance.step()
+        for utterance in masked:
+            utterance.step()
         step_s = perf_counter() - started_s
         for job in sampling:
             job.emit_finished_blocks(step_s)

@@ -124,10 +124,12 @@ class AudioWorker:
         In one call, all that a step gave: each wakes the worker.
         """
         with self._changed:
-            kept = [one for one in given if one[0] in self._jobs]
-            for job, message in kept:
-                job.audio.messages.append(message)
-            if kept:
+            heard = False
+            for job, message in given:
+                if job in self._jobs:
+                    job.audio.messages.append(message)
+                    heard = True
+            if heard:
                 self._changed.notify_all()
 
     def wake(self) -> None:

@@ -17,18 +17,14 @@ class JobQueue:
         self._planning: deque[JobHandle] = deque()
         self._waiting: list[JobHandle] = []
         self._running: set[JobHandle] = set()
-        self._closed = self._woken = False
+        self.closed = False  # whether no job is admitted any more
+        self._woken = False
         self._changed = threading.Condition()
         self.free_rows = 0  # rows of the batch that no job has; kept up to date by the scheduler
 
     def __len__(self) -> int:
         """Count the jobs that are being planned or wait."""
         return len(self._planning) + len(self._waiting)
-
-    @property
-    def closed(self) -> bool:
-        """Whether no job is admitted any more."""
-        return self._closed
 
     @property
     def empty(self) -> bool:
@@ -64,9 +60,12 @@ class JobQueue:
             running = {job.client for job in self._running}
             behind = set() if client in running else running
             # How many rows one takes is known once it is planned; until then it counts for one.
-            planned = sum(job.client not in behind for job in self._planning)
-            waiting = sum(job.rows for job in self._waiting if job.client not in behind)
-            return self.free_rows > planned + waiting
+            needed = 0
+            for job in self._planning:
+                needed += job.client not in behind
+            for job in self._waiting:
+                needed += 0 if job.client in behind else job.rows
+            return self.free_rows > needed
 
     def has(self, client: str) -> bool:
         """Return whether a client has a job here."""
@@ -78,8 +77,9 @@ class JobQueue:
         """Add a job that is to be planned; return False if there is no place for its client."""
         with self._changed:
             own = sum(one.client == job.client for one in (*self._planning, *self._waiting))
-            places, own_places = (n + self.free_rows for n in (self._limit, share(self._limit)))
-            admitted = len(self) < places and own < own_places and not self._closed
+            places = self._limit + self.free_rows
+            own_places = share(self._limit) + self.free_rows
+            admitted = len(self) < places and own < own_places and not self.closed
             if admitted:
                 self._planning.append(job)
             return admitted
@@ -108,7 +108,7 @@ class JobQueue:
         ``choose`` returns one of the waiting jobs, given in order, or None if none can run yet.
         """
         with self._changed:
-            job = None if self._closed or not self._waiting else choose(self._waiting)
+            job = None if self.closed or not self._waiting else choose(self._waiting)
             if job is not None:
                 self._waiting.remove(job)
                 self._running.add(job)
@@ -123,7 +123,7 @@ class JobQueue:
     def wait(self, at_most_s: float) -> None:
         """Wait for `enqueue`, `done` or `wake`; return at once if one came since the last wait."""
         with self._changed:
-            if not self._woken and not self._closed:
+            if not self._woken and not self.closed:
                 self._changed.wait(at_most_s)
             self._woken = False
 
@@ -139,6 +139,6 @@ class JobQueue:
             left = [*self._planning, *self._waiting]
             self._planning.clear()
             self._waiting.clear()
-            self._closed = True
+            self.closed = True
             self._changed.notify_all()
             return left

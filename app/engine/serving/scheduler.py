@@ -9,7 +9,7 @@ from time import monotonic, perf_counter
 from app.engine.admission.cost_model import CostModel
 from app.engine.admission.quota import reserved, share
 from app.engine.errors import SpeechError
-from app.engine.interface import Batch, Plan
+from app.engine.interface import ArStream, Batch, Plan
 from app.engine.messages import ArMessage, JobFailed
 from app.engine.serving.audio_worker import AudioWorker
 from app.engine.serving.job_queue import JobQueue
@@ -208,9 +208,10 @@ class Scheduler:
                 batch.extend(job.ar.stream, job.plan)
 
     def _remove_abandoned(self, batch: Batch) -> None:
-        for job in [one for one in self._sampled if one.abandoned is not None]:
-            self._remove(batch, job)
-            self._audio_worker.wake()
+        for job in tuple(self._sampled):
+            if job.abandoned is not None:
+                self._remove(batch, job)
+                self._audio_worker.wake()
 
     def _choose(self) -> list[JobHandle]:
         """Return the jobs to step, without those paused or too far ahead of the audio worker."""
@@ -234,15 +235,19 @@ class Scheduler:
 
     def _step(self, batch: Batch, jobs: Sequence[JobHandle]) -> None:
         started_s = perf_counter()
-        streams = [job.ar.stream for job in jobs if job.ar.stream is not None]
-        frames = sum(stream.frames for stream in streams)
+        streams = list[ArStream]()
+        rows = 0
+        ready = 0  # frames that the step has made ready
+        for job in jobs:
+            assert job.ar.stream is not None
+            streams.append(job.ar.stream)
+            ready -= job.ar.stream.frames
+            rows += job.rows
         batch.step(streams)
-        sampled = sum(stream.frames for stream in streams) - frames
         step_s = perf_counter() - started_s
-        self._note_step(jobs, step_s, max(0, sampled) / self._frame_rate_hz)
-        rows = sum(job.rows for job in jobs)
         tokens = 0
         for job, stream in zip(jobs, streams, strict=True):
+            ready += stream.frames
             progress = stream.progress
             tokens += max(0, progress.frames - job.ar.progress.frames)
             job.ar.progress = progress
@@ -251,6 +256,7 @@ class Scheduler:
                 self._give(job, JobFailed(stream.error))
             if stream.over:
                 self._remove(batch, job)
+        self._note_step(jobs, step_s, max(0, ready) / self._frame_rate_hz)
         self._audio_worker.put(*self._given)
         self._given.clear()
         self._metrics.steps.inc()
