@@ -1,6 +1,7 @@
 """A client of the service: of a running server, or of one in this process."""
 
 import asyncio
+import re
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from app.engine.engine import SpeechEngine
 
 _TIMEOUT_S: Final = 600
+_HEADER_VALUE: Final = re.compile("[!-~]+")  # what a header can have, without spaces
 _POLL_S: Final = 0.2
 _NOT_SHARED: Final[Mapping[str, Any]] = {
     # Nobody else can send a request, so there is nobody to keep out or to leave room for.
@@ -47,6 +49,8 @@ class ServerOptions(BaseModel):
         """Raise CommandError if a flag, or a model, is for the other of server and process."""
         if self.url is None and self.key is not None:
             raise CommandError("key: only a server takes a key; leave it out or add --url")
+        if self.key is not None and not _HEADER_VALUE.fullmatch(self.key.get_secret_value()):
+            raise CommandError("key: it is empty, or has a character that no key has")
         if self.url is not None and model is not None:
             raise CommandError("model: the server has its own model; leave out --model or --url")
 

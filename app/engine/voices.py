@@ -155,7 +155,8 @@ class Voices:
         names = self._names_for(owner)
         more = f" and {len(names) - _NAMES_LISTED} more" if len(names) > _NAMES_LISTED else ""
         listed = ", ".join(names[:_NAMES_LISTED])
-        raise UnknownVoice(f"there is no voice {name[:64]!r}; there are: {listed}{more}")
+        mixed = ", and voices are not mixed" if "+" in name else ""
+        raise UnknownVoice(f"there is no voice {name[:64]!r}{mixed}; there are: {listed}{more}")
 
     def _names_for(self, owner: str) -> list[str]:
         """Return the names of the voices that an owner can use; reads no voice's file."""

@@ -8,10 +8,13 @@ import os
 import pathlib
 import sys
 
-import aiohttp
-from livekit import rtc
-from livekit.agents.types import USERDATA_TIMED_TRANSCRIPT
-from livekit.plugins import elevenlabs
+try:
+    import aiohttp
+    from livekit import rtc
+    from livekit.agents.types import USERDATA_TIMED_TRANSCRIPT
+    from livekit.plugins import elevenlabs
+except ModuleNotFoundError as missing:
+    sys.exit(f"{missing}: pip install livekit-agents livekit-plugins-elevenlabs")
 
 SERVER = os.environ.get("TTS_SERVER", "http://127.0.0.1:8000")
 

@@ -9,23 +9,26 @@ import os
 import sys
 import wave
 
-from pipecat.frames.frames import (
-    EndFrame,
-    ErrorFrame,
-    Frame,
-    InterruptionFrame,
-    LLMFullResponseEndFrame,
-    LLMFullResponseStartFrame,
-    LLMTextFrame,
-    TTSAudioRawFrame,
-    TTSStoppedFrame,
-    TTSTextFrame,
-)
-from pipecat.pipeline.pipeline import Pipeline
-from pipecat.pipeline.worker import PipelineParams, PipelineWorker
-from pipecat.processors.frame_processor import FrameDirection, FrameProcessor
-from pipecat.services.elevenlabs.tts import ElevenLabsTTSService
-from pipecat.workers.runner import WorkerRunner
+try:
+    from pipecat.frames.frames import (
+        EndFrame,
+        ErrorFrame,
+        Frame,
+        InterruptionFrame,
+        LLMFullResponseEndFrame,
+        LLMFullResponseStartFrame,
+        LLMTextFrame,
+        TTSAudioRawFrame,
+        TTSStoppedFrame,
+        TTSTextFrame,
+    )
+    from pipecat.pipeline.pipeline import Pipeline
+    from pipecat.pipeline.worker import PipelineParams, PipelineWorker
+    from pipecat.processors.frame_processor import FrameDirection, FrameProcessor
+    from pipecat.services.elevenlabs.tts import ElevenLabsTTSService
+    from pipecat.workers.runner import WorkerRunner
+except ModuleNotFoundError as missing:
+    sys.exit(f"{missing}: pip install pipecat-ai")
 
 SERVER = os.environ.get("TTS_SERVER", "http://127.0.0.1:8000")
 RATE_HZ = 16_000

@@ -4,11 +4,15 @@ Needs `mcp` and `httpx`. TTS_SERVER is the address of the service, TTS_KEY its k
 """
 
 import os
+import sys
 from base64 import b64encode
 
-import httpx
-from mcp.server.mcpserver import MCPServer
-from mcp.types import AudioContent, TextContent
+try:
+    import httpx
+    from mcp.server.mcpserver import MCPServer
+    from mcp.types import AudioContent, TextContent
+except ModuleNotFoundError as missing:
+    sys.exit(f"{missing}: pip install mcp httpx")
 
 KEY = os.environ.get("TTS_KEY", "")
 HEADERS = {"Authorization": f"Bearer {KEY}"} if KEY else {}

@@ -2,6 +2,7 @@
 
 import json
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -36,6 +37,17 @@ def test_links_lead_somewhere(page: Path) -> None:
         assert file.exists(), target
         if anchor and file.suffix == ".md" and page.name != "CHANGELOG.md":
             assert anchor in _anchors(file), target
+
+
+def test_nothing_is_to_be_installed_under_a_name_that_nobody_has_registered() -> None:
+    """Whoever registers it is installed: the service is on no package index."""
+    asked = subprocess.run(
+        ["git", "grep", "-nE", r"((pip3?|pipx|uv|tool) install|uvx) (-\S+ )*[\"']?valle[-_]serve"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+    assert asked.stdout == ""
 
 
 def test_phonemes_that_pages_write_are_known_to_the_builtin_voice() -> None:

@@ -67,6 +67,16 @@ def test_barge_in(server: httpx.Client) -> None:
 
 
 PROGRAMS = sorted((ROOT / "examples").glob("*.py"))
+FRAMEWORKS = sorted((ROOT / "examples/frameworks").glob("*.py"))
+
+
+@pytest.mark.parametrize("program", FRAMEWORKS, ids=lambda p: p.name)
+def test_an_example_of_a_framework_says_in_a_line_what_to_install(program: Path) -> None:
+    alone = [sys.executable, "-I", "-S", str(program), TEXT, "hello.wav"]
+    done = subprocess.run(alone, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1
+    (line,) = done.stderr.splitlines()
+    assert "pip install " in line
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.name)

@@ -185,6 +185,16 @@ def test_a_bad_request_line_gets_the_one_shape(toy_server, method, path, headers
     assert (answer.status_code, error["code"]) == (status, code)
 
 
+def test_every_path_tells_all_its_methods(toy_server):
+    paths = toy_server.get("/openapi.json").json()["paths"]
+    assert len(paths) > 20
+    for path, operations in paths.items():
+        methods = {method.upper() for method in operations}
+        answer = toy_server.options(re.sub(r"\{\w+\}", "x", path))
+        assert answer.status_code == 405, path
+        assert {*answer.headers["allow"].split(", ")} - {"HEAD"} == methods, path
+
+
 def test_our_own_mistakes_are_a_500_in_the_one_shape():
     settings = Settings()
     broken: Any = None  # in place of the sessions that `/metrics` counts
@@ -285,6 +295,12 @@ def test_a_field_of_another_server_is_told_what_serves_its_purpose(toy_server, f
     answer = toy_server.post("/tts", json={"input": "Hi."} | fields)
     assert answer.status_code == 422
     assert way in shape(answer)["message"]
+
+
+def test_a_mixed_voice_is_told_that_voices_are_not_mixed(toy_server) -> None:
+    answer = toy_server.post("/tts", json={"input": "Hi.", "voice": "af_bella+af_sarah"})
+    assert answer.status_code == 404
+    assert "voices are not mixed; there are: toy" in shape(answer)["message"]
 
 
 def test_fields_of_another_server_that_change_nothing_are_named(toy_server) -> None:

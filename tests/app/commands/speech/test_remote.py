@@ -47,6 +47,9 @@ def test_a_pipe_gets_it_while_it_is_spoken(
         (["--voice", "eve"], "voice: there is no voice 'eve'"),
         (["--top-k", "3", "--mirostat-mode", "2"], ""),
         (["--model", "x"], "model: the server has its own"),
+        (["--key", ""], "key: it is empty"),
+        (["--key", "a\nb"], "or has a character that no key has"),
+        (["--key", "\u00fc"], "or has a character that no key has"),
     ],
 )
 def test_what_the_server_refuses_is_one_line_and_status_2(
