@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Final
 
 from models.text.errors import TextError
+from models.text.layout.emoticons import EMOTICON
 from models.text.normalise.vocabulary import SYMBOLS
 from models.text.source import Rewritten
 
@@ -29,6 +30,7 @@ _FOLDS: Final = str.maketrans({
 _FOLDED: Final = re.compile(f"[{''.join(map(chr, _FOLDS))}]")
 _NOT_ASCII: Final = re.compile(r"[^\x00-\x7f]")
 _DIGIT_LIKE: Final = "²³°"  # NFKC would turn these into digits
+_STARS: Final = re.compile(r"(?<=\d)[ \u00a0]?[★⭐]\ufe0f?")
 _RAISED: Final = re.compile("⁻[⁰¹²³⁴-⁹]+|[⁰¹²³⁴-⁹]{2,}")
 # What NFKC may join to the character before it: accents, and the later parts of a Korean syllable.
 _COMPOSED: Final = (
@@ -100,8 +102,10 @@ def cleaned(
     folded.
     """
     text = text.sub(_ESCAPES, "").sub(_PAGE, "\n").sub(_CONTROL, lambda match: _meant(match[0]))
+    text = text.sub(EMOTICON, " ")
     if text.text.isascii():
         return text
+    text = text.sub(_STARS, " stars")
     text = text.sub(_RAISED, lambda match: _power(match[0]))
     text = _folded(text.sub(_NOT_ASCII, lambda match: _expanded(match[0])))
     compatible = re.compile(rf"[^{_DIGIT_LIKE}{intact} ][{_COMPOSED}]{{0,30}}")
@@ -157,13 +161,16 @@ def left_out(text: Rewritten) -> list[str]:
     source = text.source.text
     if source.isascii() and not _CONTROL.search(source):
         return []
+    silent = text.hidden | {
+        at for match in EMOTICON.finditer(source) for at in range(*match.span())
+    }
     found: dict[str, None] = {}
     part = ""
     at = 0
     for begin, end in [*text.spoken(), (len(source), len(source))]:
         for place in range(at, begin):
             character = source[place]
-            lost = place not in text.hidden and _means_something(character)
+            lost = place not in silent and _means_something(character)
             if lost or (part and unicodedata.category(character) in _JOINED):
                 part += character
             elif part:

@@ -5,9 +5,10 @@
     python -m lab.training.judging.texts marks long --seeds 2 --json texts.json
 
 Whisper often hides what is said twice, and an alignment may stretch a word over it, so both judge:
-words that are added, and sound that goes on behind the last word. Short takes are heard together,
-with silence between. One of which words are lost or added is heard again by itself, which counts. A
-row a part and voice goes to stdout, every take to a JSON file.
+words that are added, sound that goes on behind the last word, and speech that goes back in its
+text. Whisper takes most of the time; with `--by-alignment` it hears nothing. Short takes are heard
+together, with silence between. One of which words are lost or added is heard again by itself, which
+counts. A row a part and voice goes to stdout, every take to a JSON file.
 """
 
 import argparse
@@ -33,6 +34,7 @@ from lab.training.judging.judges import (
     resample,
     whisper_folder,
 )
+from lab.training.judging.takes import spoken_together
 from samplers.knobs.params import SamplingParams
 
 FOLDER: Final = Path(__file__).parent
@@ -44,6 +46,8 @@ MARKS: Final = (
 LONGEST_AFTER_S: Final = 0.4
 """Sound behind the last word from which a take goes on for too long."""
 _LONGEST_CLIP_S, _BETWEEN_S = 28.0, 0.6
+_TEXTS: Final = 60
+"""Texts of a task: the more, the longer all rows of its batch are used."""
 
 
 @dataclass(frozen=True)
@@ -52,14 +56,17 @@ class JudgedTake:
 
     part: str
     text: str
-    voice: str
+    voice: str | None
     seed: int
     seconds: float
     finish_reasons: tuple[str, ...]
     backtracks: tuple[str, ...]
     after_s: float
     """The most of sound behind the last word of a piece; 0 where no alignment was followed."""
-    words: int = 0
+    returns: bool
+    """Whether speech goes back in its text, by the alignment."""
+    words: int | None = None
+    """None if it was not heard."""
     wrong: int = 0
     lost: int = 0
     added: int = 0
@@ -100,34 +107,53 @@ def _ears() -> Whisper:
     return Whisper(whisper_folder("tiny.en"), 1)
 
 
-def _judge(task: tuple[str, str, int, str, dict[str, Any], list[str]]) -> list[JudgedTake]:
-    """Speak and hear some texts of a part, in a process of its own."""
-    part, voice, seed, weights, knobs, texts = task
+@dataclass(frozen=True)
+class Task:
+    """Some texts of a part, spoken with one voice and seed."""
+
+    part: str
+    texts: Sequence[str]
+    voice: str | None
+    seed: int
+    weights: str
+    """A folder; empty: the built-in model."""
+    knobs: dict[str, Any]
+    hears: bool
+    """Whether Whisper hears the takes."""
+
+
+def judge(task: Task) -> list[JudgedTake]:
+    """Speak some texts of a part, and hear them."""
     torch.set_num_threads(1)
-    speaker = _speaker(weights)
-    takes: list[JudgedTake] = []
-    sounds: list[NDArray[np.float32]] = []
-    for number, text in enumerate(texts):
-        params = SamplingParams.model_validate({"seed": seed, **knobs})
-        chunks = list(
-            speaker.speak(speaker.planner.plan(SpeechJob(f"judge-{number}", text, params, voice)))
+    speaker = _speaker(task.weights)
+    params = SamplingParams.model_validate({"seed": task.seed, **task.knobs})
+    plans = [
+        speaker.planner.plan(SpeechJob(f"judge-{number}", text, params, task.voice))
+        for number, text in enumerate(task.texts)
+    ]
+    takes: dict[int, JudgedTake] = {}
+    sounds: dict[int, NDArray[np.float32]] = {}
+    for number, take in spoken_together(speaker, plans):
+        pieces = [one for one in take.result.utterances if len(one.codes)]
+        sounds[number] = resample(take.samples, take.sample_rate_hz, HEARING_RATE_HZ)
+        takes[number] = JudgedTake(
+            task.part,
+            task.texts[number],
+            task.voice,
+            task.seed,
+            round(take.result.audio_s, 3),
+            tuple(one.finish_reason for one in pieces),
+            tuple(back.cause for one in pieces for back in one.backtracks),
+            max((one.sound_after_s or 0.0 for one in pieces), default=0.0),
+            take.returns,
         )
-        result = chunks[-1].result
-        samples = np.concatenate([chunk.samples for chunk in chunks])
-        pieces = [one for one in result.utterances if len(one.codes)]
-        sounds.append(resample(samples, chunks[-1].sample_rate_hz, HEARING_RATE_HZ))
-        takes.append(
-            JudgedTake(
-                part,
-                text,
-                voice,
-                seed,
-                round(result.audio_s, 3),
-                tuple(one.finish_reason for one in pieces),
-                tuple(back.cause for one in pieces for back in one.backtracks),
-                max((one.sound_after_s or 0.0 for one in pieces), default=0.0),
-            )
-        )
+    numbers = range(len(plans))
+    judged = [takes[number] for number in numbers]
+    return _heard(judged, [sounds[number] for number in numbers]) if task.hears else judged
+
+
+def _heard(takes: Sequence[JudgedTake], sounds: Sequence[NDArray[np.float32]]) -> list[JudgedTake]:
+    """Return takes with what Whisper hears of their sounds."""
     silence = np.zeros(round(_BETWEEN_S * HEARING_RATE_HZ), np.float32)
     judged: list[JudgedTake] = []
     for clip in joined([len(sound) for sound in sounds]):
@@ -145,18 +171,23 @@ def _judge(task: tuple[str, str, int, str, dict[str, Any], list[str]]) -> list[J
 
 def summary(takes: Sequence[JudgedTake]) -> str:
     """Return a row of the table: takes of one part and voice."""
-    words = max(1, sum(take.words for take in takes))
-    errors = sum(take.wrong + take.lost + take.added for take in takes)
+    heard = [take for take in takes if take.words is not None]
+    words = max(1, sum(take.words or 0 for take in heard))
+    errors = sum(take.wrong + take.lost + take.added for take in heard)
+    by_ear = (
+        f"{100 * errors / words:.1f} %",
+        sum(take.wrong for take in heard),
+        sum(take.lost for take in heard),
+        sum(take.added for take in heard),
+        sum(take.added > 0 for take in heard),
+    )
     figures = (
         takes[0].part,
         takes[0].voice,
         len(takes),
-        f"{100 * errors / words:.1f} %",
-        sum(take.wrong for take in takes),
-        sum(take.lost for take in takes),
-        sum(take.added for take in takes),
-        sum(take.added > 0 for take in takes),
+        *(by_ear if heard else "-" * len(by_ear)),
         sum(take.after_s > LONGEST_AFTER_S for take in takes),
+        sum(take.returns for take in takes),
         sum("aligned" in take.finish_reasons for take in takes),
         sum("repeat" in take.backtracks for take in takes),
         f"{sum(take.seconds for take in takes):.0f}",
@@ -166,8 +197,8 @@ def summary(takes: Sequence[JudgedTake]) -> str:
 
 HEAD: Final = (
     "| part | voice | takes | WER | words wrong | lost | added | takes with words added"
-    " | sound after > 0.4 s | ended by alignment | taken back | seconds |\n"
-    "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |"
+    " | sound after > 0.4 s | goes back | ended by alignment | taken back | seconds |\n"
+    "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |"
 )
 
 
@@ -184,6 +215,7 @@ def main() -> None:
     parser.add_argument("--every", type=int, default=1, help="take every so many texts alone")
     parser.add_argument("--weights", default="", help="a folder; empty: the built-in voice")
     parser.add_argument("--knobs", type=json.loads, default={}, help="of the request, as JSON")
+    parser.add_argument("--by-alignment", action="store_true", help="without Whisper")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
@@ -192,17 +224,17 @@ def main() -> None:
         given = args.lines.read_text("utf-8").splitlines()
     for part in [*args.parts, *(["lines"] if args.lines else [])]:
         texts = (given if part == "lines" else texts_of(part))[:: args.every]
-        some = [texts[start : start + 20] for start in range(0, len(texts), 20)]
+        some = [texts[start : start + _TEXTS] for start in range(0, len(texts), _TEXTS)]
         tasks += [
-            (part, voice, seed, args.weights, args.knobs, few)
+            Task(part, few, voice, seed, args.weights, args.knobs, not args.by_alignment)
             for voice in args.voices
             for seed in range(1, args.seeds + 1)
             for few in some
         ]
     with multiprocessing.get_context("spawn").Pool(args.workers) as pool:
-        takes = [take for found in pool.imap_unordered(_judge, tasks) for take in found]
+        takes = [take for found in pool.imap_unordered(judge, tasks) for take in found]
     print(HEAD)
-    for part in args.parts:
+    for part in dict.fromkeys(take.part for take in takes):
         for voice in args.voices:
             print(summary([one for one in takes if (one.part, one.voice) == (part, voice)]))
     if args.json:

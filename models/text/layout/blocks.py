@@ -19,6 +19,9 @@ _WRAPPED_CHARS: Final = 60  # a line as long as this may go on in the next
 BULLET: Final = "[-*+•‣·◦▪●○■□–—➤►▶✓✔☑✅❌⚠⭐👉🔹🔸]\ufe0f?"
 LETTER: Final = r"(?:(?!p\.[ \t]+\d)[a-z]|[ivx]{2,4})"  # p. 7 is a page
 ROMAN: Final = r"(?=[IVX]{2})X{0,2}(?:IX|IV|V?I{0,3})\."  # II. to XXVIII., no pronoun
+TITLE: Final = (
+    r"[ \t]+[A-Z][^.!?\n]{0,60}$"  # what follows the numeral of a heading: I. The Arrival
+)
 DASHED: Final = r"\d{1,3}[ \t]+[-–—][ \t]+(?=[^\W\d_]{2})"  # 1 - Mix, and no sum
 _QUOTE: Final = re.compile(r"[ \t]*(?:>[ \t]?)+")
 _KEY: Final = re.compile(r"[\w\"'-][\w .\"'-]*[ \t]*[:=](?:\s|$)")
@@ -49,6 +52,8 @@ _DEFINITION: Final = re.compile(
     r"(?:[ \t]+[\"'(].*[\"')])?[ \t]*\Z"
 )
 _MAYBE_DEFINITION: Final = re.compile(r"[ \t]*\[[^\[\]\n]{0,60}(?:\](?::[^\n]{0,160})?)?\Z")
+# A line of its own, such as a direction of a play; markup has a colon or no word.
+_BRACKETED: Final = re.compile(r"[ \t]*\[[^\[\]\n:]*[a-z]{2}[^\[\]\n:]*\][ \t\r]*\Z")
 _FORMULA: Final = re.compile(
     r"[ \t]*(?:\$\$[^$]*\$\$|\\\[.*\\\]|\\begin\{.*\\end\{[a-z]+\*?\})[.,;]?[ \t\r]*\Z"
 )
@@ -383,7 +388,7 @@ class BlockRewriter:
     def _parts(self, line: _Line, text: str) -> bool:
         """Return whether a line is a paragraph apart from the one before."""
         before = self._line
-        alone = {"item", "heading", "row", "code"}
+        alone = {"item", "heading", "row", "code", "bracketed"}
         if line.kind in alone or before.kind in alone - {"item"}:
             return True
         if before.kind == line.kind == "named":
@@ -397,10 +402,10 @@ class BlockRewriter:
 
 
 _TITLES: Final = re.compile(
-    r"\ufeff?WEBVTT(?:[ \t]+-.*)?[ \t\r]*\Z|(?:NOTE|STYLE|REGION)[ \t\r]*\Z"
+    r"\ufeff?WEBVTT(?:[ \t]+-.*)?[ \t\r]*\Z|(?:NOTE(?:[ \t].*)?|(?:STYLE|REGION)[ \t\r]*)\Z"
 )
 _MAYBE_TITLES: Final = re.compile(r"\ufeff?(?:W|WE|WEB|WEBV|WEBVT|WEBVTT\b.{0,200}|WEBVTT)?\Z")
-_WHOLE: Final = frozenset({"titles", "number", "ruler", "fence", "definition"})
+_WHOLE: Final = frozenset({"titles", "number", "ruler", "fence", "definition", "bracketed"})
 """Kinds that only a whole line can be of."""
 
 _LEFT_OUT: Final = frozenset({"titles", "timing", "definition"})
@@ -412,5 +417,6 @@ _KINDS: Final = (
     ("fence", _FENCE, _MAYBE_FENCE),
     ("heading", _HEADING, _MAYBE_HEADING),
     ("definition", _DEFINITION, _MAYBE_DEFINITION),
+    ("bracketed", _BRACKETED, _MAYBE_DEFINITION),
     ("item", _ITEM, _MAYBE_ITEM),
 )

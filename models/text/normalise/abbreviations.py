@@ -11,6 +11,7 @@ from models.text.normalise.vocabulary import (
     DAYS,
     DETERMINERS,
     MIDWAY,
+    OPENERS,
     REFERENCES,
     REGNAL_NAMES,
     SHORT_MONTHS,
@@ -18,6 +19,8 @@ from models.text.normalise.vocabulary import (
     TITLES,
 )
 
+# Behind the first of a name, where it is no pronoun: Elizabeth I of England
+_BEHIND_FIRST: Final = r"(?=[,;:)]|'s|\s(?:of|was|is|had|and|ruled|died|became|in|who)\b)"
 _AMBIGUOUS: Final = frozenset(["Sat", "Sun", "Mar", "Jan", "Jun", "Jul"])  # words or names, too
 _AFTER_DAYS: Final = frozenset([
     "on",
@@ -130,6 +133,11 @@ RULES: Final = (
     rule(r"\b([Tt])el\.:", r"\1elephone:"),
     rule(rf"(?<![\w.])({any_of(MIDWAY)})\.(?=\s+[a-z\d(])", lambda match: MIDWAY[match[1]]),
     rule(r"\bvs\b", "versus"),
+    rule(  # Henry V met. Not an initial: John V. Smith
+        rf"\b({any_of(REGNAL_NAMES)}) ([VX]|I{_BEHIND_FIRST})\b"
+        rf"(?!\.\s(?!(?:{any_of(OPENERS)})\b)[A-Z])",
+        _roman,
+    ),
     rule(r"(?<![\w.])(?:[A-Za-z]\.){2,}", _initials),
     rule(r"(?<![\w.'])([A-HJ-Z])\.(?=\s+[A-Z])", _initial),
     rule(r"\bw/o\b", "without"),

@@ -53,6 +53,6 @@ RULES: Final = (
         r"|(?=\d*[A-F])[A-F\d]{3})(?!\w)",
         lambda match: f"hash {say.characters(match[1])}",  # a colour
     ),
-    rule(r"\s?#(?=\d)", " number "),
+    rule(r"\s?#(?=\d|[A-Z]{1,4}-?\d)", " number "),
     rule(r"(?<![\w&])([@#])([^\W\d]\w*)", _handle),
 )

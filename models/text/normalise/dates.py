@@ -12,6 +12,7 @@ _MONTH_NUMBERS: Final = {
     written: MONTHS.index(name) + 1
     for written, name in {**{name: name for name in MONTHS}, **SHORT_MONTHS}.items()
 }
+_WEEK_DAYS: Final = tuple(dict.fromkeys(DAYS.values()))  # from Monday on
 _MONTH: Final = rf"\b(?P<month>{any_of(_MONTH_NUMBERS)})\b\.?"
 _YEAR: Final = r"(?P<year>1[0-9]\d\d|20\d\d)(?![\d,]*\d|\.\d)"
 _DAY: Final = r"(?P<day>[12]\d|3[01]|0?[1-9])(?![\d:]|[.,]\d)(?:st|nd|rd|th)?"
@@ -64,6 +65,12 @@ def _iso_time(match: Match) -> str:
     if int(match["off_minute"] or 0):
         offset += f" {say.cardinal(match['off_minute'])}"
     return f"{spoken} {'plus' if zone[0] == '+' else 'minus'} {offset}"
+
+
+def _week(match: Match) -> str:
+    """Expand a week of ISO 8601, or a day of it."""
+    day = f"{_WEEK_DAYS[int(match['day']) - 1]} of " if match["day"] else ""
+    return f"{day}week {say.cardinal(str(int(match['week'])))}, {say.year(match['year'])}"
 
 
 def _year_month(match: Match) -> str:
@@ -157,6 +164,11 @@ RULES: Final = (
         rf"{ALONE}(?P<day>\d\d?)\.\s?(?P<month>\d\d?)\.\s?(?P<year>[12]\d{{3}})(?![\w/-]|\.\d)",
         _day_first,
     ),
+    rule(
+        rf"{ALONE}(?P<year>(?:19|20)\d\d)-?W(?P<week>0[1-9]|[1-4]\d|5[0-3])(?:-(?P<day>[1-7]))?(?!\w)",
+        _week,
+    ),
+    rule(rf"{ALONE}((?:19|20)\d\d)-?(Q[1-4])(?!\w)", r"\2 \1"),
     rule(  # 01/2024-12/2024
         rf"{ALONE}((?:0?[1-9]|1[0-2])/(?:19|20)\d\d)\s?{_DASH}\s?(?=(?:0?[1-9]|1[0-2])/(?:19|20)\d\d)",
         r"\1 to ",

@@ -48,6 +48,8 @@ _MEASURES: Final = re.compile(rf"(?:{_UNIT})\Z")
 _NUMERAL: Final = re.compile(r"(?=[IVX]{2})X{0,2}(?:IX|IV|V?I{0,3})")
 _INITIALS: Final = re.compile(r"(?:[A-Za-z]\.)+[A-Za-z]|[A-HJ-Za-z]")
 _TIME: Final = re.compile(r"(?:\d*[ap]\.m|\d+[ap]m|[ap]m)")
+_FOLLOWED: Final = re.compile(r"\d+\s?ff")
+_TITLE: Final = re.compile(r"[ \t]+(?:[A-Z][^.!?\n]{0,60})?+(?P<end>[.!?\n]?)")
 _ORDINAL: Final = re.compile(
     r"\d+(?:st|nd|rd|th)|First|Second|Third|Fourth|Fifth|Sixth|Seventh|Eighth|Ninth|Tenth"
 )
@@ -71,6 +73,7 @@ class Following(NamedTuple):
     dash: bool  # whether the next word goes on with a dash, or is one
     second: str
     open: bool  # whether text that has not arrived may belong to it
+    complete: bool  # whether no text follows
 
 
 def following(text: str, at: int, *, complete: bool = True) -> Following:
@@ -81,7 +84,7 @@ def following(text: str, at: int, *, complete: bool = True) -> Following:
     return Following(
         text, at, match["gap"], match["opening"], match["next"],
         dash and match.end("gap") < len(text), match["second"],
-        not complete and match.end() == len(text),
+        not complete and match.end() == len(text), complete,
     )  # fmt: skip
 
 
@@ -103,6 +106,10 @@ def abbreviates(upcoming: Following) -> bool | None:
     line = text[near : at - len(before)].rpartition("\n")[2]
     if _NUMERAL.fullmatch(before) and not line.strip(" \t*_"):  # II. Methods
         return None if upcoming.open and not upcoming.next else "\n" not in upcoming.gap
+    if before == "I" and not line.strip(" \t*_#"):
+        return _heads(upcoming)
+    if _FOLLOWED.fullmatch(before):  # 20ff. are missing
+        return None if upcoming.open and not upcoming.next else not _ends(upcoming, before)
     if before in {"St", "Dr"}:
         return None if upcoming.open else not (is_street(upcoming) and _ends(upcoming, before))
     if before in TITLES or before.lower() in {"mr", "mrs", "ms", "dr", "prof"}:
@@ -128,6 +135,14 @@ def abbreviates(upcoming: Following) -> bool | None:
     if named:
         return _dated(upcoming, before)
     return not _ends(upcoming, before)
+
+
+def _heads(upcoming: Following) -> bool | None:
+    """Return whether a title follows on the line of its numeral: I. The Arrival."""
+    found = _TITLE.match(upcoming.text, upcoming.at)
+    if found is None or found["end"] in {*".!?"}:
+        return False
+    return True if found["end"] or upcoming.complete else None
 
 
 def ends(text: str, at: int) -> bool:

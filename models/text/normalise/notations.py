@@ -12,6 +12,10 @@ _OPERATORS: Final = {
     "==": "equals", "===": "equals", "<=": "is at most", ">=": "is at least",
     "+=": "plus equals", "-=": "minus equals", "&&": "and", "||": "or", ":=": "equals",
 }  # fmt: skip
+_EXTENSIONS: Final = (
+    "txt|pdf|jsx?|tsx?|py|md|csv|json|html?|css|exe|zip|png|jpe?g|gif|svg|env|ya?ml|toml|xml|ini|cfg"
+    "|log|docx?|xlsx?|pptx?|mp[34]|wav|epub|tar|gz|cpp|java|ipynb|sql|bak|tmp|dll"
+)
 _TERM: Final = rf"\(?-?{NUMBER}%?\)?"
 _SUM: Final = rf"{_TERM}(?:\s?[-+*/\u00d7\u00f7xX]\s?{_TERM}){{0,20}}+"
 _SIGNS: Final = {
@@ -78,13 +82,13 @@ RULES: Final = (
     ),
     rule(r"(?<=\w)\s<-\s(?=\w)", " from "),
     rule(r"(?:(?<=[a-z]{2} )|(?<=\bI ))<3(?![\w.])", ""),  # a heart
-    rule(r"(?<=[\w)])\s?<\s?(?=-?\d)|(?<!\S)<\s?(?=-?\d)", " less than "),
-    rule(r"(?<=[\w)])\s?>\s?(?=-?\d)", " greater than "),
+    rule(r"(?<=[\w),])\s?<\s?(?=-?\d)|(?<!\S)<\s?(?=-?\d)", " less than "),
+    rule(r"(?<=[\w),])\s?>\s?(?=-?\d)", " greater than "),
     rule(r"(?<![\w~/])~(?=/)", "tilde "),
     rule(r"(?<![\w.])\.(?=/\w)", "dot "),
     rule(
-        r"(?<!\S)\.(?=(?:[A-Z]{2,5}|txt|pdf|js|py|md|csv|json|html|css|exe|zip|png|jpg|env)\b)",
-        "dot ",
+        rf"(?<!\S)\.(?=(?:[A-Z]{{2,5}}|{_EXTENSIONS})\b)|(?<=[\w)\]])\.(?=(?:{_EXTENSIONS})\b)",
+        " dot ",
     ),
     rule(r"\b([A-Z]):(?=\\)", r"\1 colon "),
     # Powers: superscripts are one number, and a sign belongs to it.
@@ -101,6 +105,7 @@ RULES: Final = (
     rule(
         r"(?<![\w.])(?P<host>\d{1,3}(?:\.\d{1,3}){3}|localhost):(?P<port>\d{1,5})(?![\d.])", _port
     ),
+    rule(r"(?<=[A-Za-z\d])\(([A-Z][A-Za-z\d]{0,7})\)(?=\d(?!\d))", r" \1 "),  # Ca(OH)2
     # A standard and its year: ISO 9001:2015
     rule(r"(?<![\d.,:])(\d{3,}(?:-\d+)?):(?=(?:19|20)\d\d(?![\d:]))", r"\1, "),
 )

@@ -8,9 +8,11 @@ from typing import Final
 from models.text.normalise import numbers as say
 from models.text.normalise.abbreviations import full_stop
 from models.text.normalise.rule import ALONE, INTEGER, NUMBER, Match, any_of, rule
-from models.text.normalise.vocabulary import CURRENCIES, MAGNITUDES, PER, UNITS
+from models.text.normalise.vocabulary import BIBLE, CURRENCIES, MAGNITUDES, PER, UNITS
 
 _DASH: Final = "[-\u2013\u2014]"
+_QUOTE: Final = re.compile(r'(?<!\d)"')
+_QUOTED_CHARS: Final = 400  # how far before a quote others are counted
 _CURRENCY: Final = any_of(CURRENCIES)
 _LONG_MAGNITUDE: Final = any_of(word for word in MAGNITUDES if len(word) > 1)
 _PRODUCTS: Final = {"2": "square ", "3": "cubic "}
@@ -94,6 +96,34 @@ def _unit(match: Match) -> str:
     return f"{since}{say.decimal(number)} {unit}{full_stop(match)}"
 
 
+def _sides(match: Match) -> str:
+    unit = "feet" if match[2] == "'" else "inches"
+    return " by ".join(f"{say.decimal(one)} {unit}" for one in match.group(1, 3, 4) if one)
+
+
+def _inches(match: Match) -> str:
+    """Read a length in inches; a quote that closes a quotation is none."""
+    line = match.string[max(0, match.start() - _QUOTED_CHARS) : match.start()].rpartition("\n")[2]
+    number = match[0][:-1]
+    if len(_QUOTE.findall(line)) % 2:
+        return match[0]
+    noun = re.match(r"\s+[a-z]", match.string[match.end() : match.end() + 3])
+    return f"{number} inch" if noun or number == "1" else f"{number} inches"
+
+
+def _and_following(match: Match) -> str:
+    return " and following" + full_stop(match)
+
+
+def _verse(match: Match) -> str:
+    """Read chapter and verse apart where they would be one number: twenty-three, one."""
+    chapter = say.cardinal(match["chapter"])
+    verse = say.cardinal(match["verse"])
+    joint = "," if len(match["verse"]) != 2 or len(match["chapter"]) > 2 else ""
+    last = f" to {say.cardinal(match['last'])}" if match["last"] else ""
+    return f"{match['book']} {chapter}{joint} {verse}{last}"
+
+
 def _height(match: Match) -> str:
     feet = "foot" if match[1] == "1" else "feet"
     return f"{say.cardinal(match[1])} {feet} {say.cardinal(match[2])}"
@@ -168,7 +198,24 @@ SPECIFIC: Final = (
         rf"\s?{_DASH}\s?(?=(?:{_CURRENCY})?\d)",
         r"\1 to ",
     ),
+    rule(r"(?<![\w~])~\s?(?=[$€£¥]?\d)", "about "),
     rule(r"(?<![\w)-])-(?=\.?\d)", "minus "),
+    # Sides of a room or a print: 12' x 10', 5" x 7"
+    rule(
+        rf"{ALONE}({NUMBER})(['\"])\s?[xX×]\s?({NUMBER})\2(?:\s?[xX×]\s?({NUMBER})\2)?(?!\w)",
+        _sides,
+    ),
+    rule(rf"(?<![\w.,:/'-])(?<!' )(?:\d+[ -])?(?:\d+/\d+|{NUMBER})\"(?=[\s.,;:)]|$)", _inches),
+    rule(
+        rf"{ALONE}({NUMBER})(\s?(?:ft|in|m|cm|mm|yd)\.?)\s?[xX×]\s?(?={NUMBER}\s?(?:ft|in|m|cm|mm|yd)\b)",
+        r"\1\2 by ",
+    ),
+    rule(r"(?<=\d)\s?ff(?:\.|\b)", _and_following),
+    rule(  # chapter and verse
+        rf"\b(?P<book>{any_of(BIBLE)})\s(?P<chapter>\d{{1,3}}):(?P<verse>\d{{1,3}})"
+        rf"(?:{_DASH}(?P<last>\d{{1,3}}))?(?![\d:])",
+        _verse,
+    ),
     rule(r"(\d)(?=[$€£¥₹₽₩₿]\s?\.?\d)", r"\1 "),
     # Thousands and decimals as elsewhere: 1.000,50 and 1.234.567, 2,00,000, 1'000, 1 000 000
     rule(rf"(?<![\d.,]){_GROUPED}(?![\d.,]*\d)", _point),
@@ -181,7 +228,7 @@ SPECIFIC: Final = (
         r"(?<![\w.,:/-])(?<!\d )(?:\d{1,2}(?: \d{3}){2,4}|\d{1,3}(?: 000)+)(?! ?\d|\w)", _regrouped
     ),
     rule(r"(€\s?\d+),(?=\d\d(?![\d,]))", r"\1."),
-    rule(r"(?<![\d,.])(\d+),(?=\d\d\s?(?:€|EUR))", r"\1."),
+    rule(rf"(?<![\d,.$€£¥₹])(\d+),(?=\d\d\s?(?:{_CURRENCY})(?!\s?\d|[A-Za-z]))", r"\1."),
     rule(r"(?<![\d,.])(\d+),(?=\d{1,2}\s?(?:%|°[CF]|[ckm]?m|km/h|[km]?g)(?!\w))", r"\1."),
     rule(r"\b401\(?k\b\)?", "four oh one K"),
     rule(
@@ -205,6 +252,7 @@ SPECIFIC: Final = (
         r"(?:(?<!\.)\.(?=\s|$))?",
         _unit,
     ),
+    rule(r"°([CF])\b", lambda match: f"degrees {'Celsius' if match[1] == 'C' else 'Fahrenheit'}"),
     rule(rf"(?<=[a-z\d])/({any_of(PER)})\b", lambda match: f" per {PER[match[1]]}"),
     rule(r"(?<![\w'])(\d)'\s?(\d{1,2})(?:\"|'')?(?!\w)", _height),
     rule(rf"{ALONE}24/7(?![\w/])", "twenty-four seven"),
@@ -238,7 +286,6 @@ GENERAL: Final = (
     rule(r"(?<=\d)\s?\*\s?(?=\d)", " times "),
     rule("²", " squared"),
     rule("³", " cubed"),
-    rule(r"(?<![\w~])~\s?(?=\d)", "about "),
     rule(r"(?<=\s)<(?=\s|-?\d)", "less than "),
     rule(r"(?<=\s)>(?=\s|-?\d)", "greater than "),
     rule(r"(?<=\d),(?=\d(?!\d\d(?!\d)))", ", "),

@@ -4,7 +4,7 @@ import re
 import unicodedata
 from typing import Final
 
-from models.text.layout.blocks import BULLET, DASHED, LETTER, ROMAN
+from models.text.layout.blocks import BULLET, DASHED, LETTER, ROMAN, TITLE
 from models.text.normalise import numbers as say
 from models.text.normalise.mathematics import LATEX
 from models.text.normalise.rule import BLANKS, Match, any_of, rule
@@ -23,10 +23,10 @@ def _number(match: Match) -> str:
 
 def _letter(match: Match) -> str:
     """Return the letter or the small roman numeral of an item, as it is said."""
-    letter = match[1] or match[2] or match[3] or match[4].removesuffix(".")
-    return (
-        f"\n{say.cardinal(str(say.roman(letter.upper()))) if letter[1:] else say.letters(letter)}, "
-    )
+    numeral = match[4] or match[5]
+    letter = numeral.removesuffix(".") if numeral else match[1] or match[2] or match[3]
+    counts = bool(numeral) or len(letter) > 1
+    return f"\n{say.cardinal(str(say.roman(letter.upper()))) if counts else say.letters(letter)}, "
 
 
 _TARGET: Final = r"\((?:<[^<>\n]*>|(?:[^()\s]|\([^()\s]*\))*)(?:\s+(?:\"[^\"\n]*\"|'[^'\n]*'))?\)"
@@ -43,7 +43,8 @@ LAYOUT: Final = (
         re.MULTILINE,
     ),
     rule(
-        rf"^[ \t]*(?:({LETTER})[.)]|([A-Z])\)|\(({LETTER})\)|({ROMAN}))[ \t]+(?=\S)",
+        rf"^[ \t]*(?:({LETTER})[.)]|([A-Z])\)|\(({LETTER})\)|({ROMAN})|(I)\.(?={TITLE}))"
+        r"[ \t]+(?=\S)",
         _letter,
         re.MULTILINE,
     ),
@@ -59,7 +60,6 @@ LAYOUT: Final = (
     rule(r"(?<![\w\]])\[([^\[\]\n]+)\] ?\[[^\[\]\n]{0,60}\]", r"\1"),
     rule(r"(?<!\w)(==|\+\+)(?=[^\s=+])([^=+\n]+)(?<=\S)\1(?!\w)", r"\2"),  # marked, inserted
     rule(r"</?[A-Za-z][^<>@]*>", " "),
-    rule(r"(?<!\S)(?:[:;=][-o']?|8[-o'])[()DPp/|\[\]](?!\S)", " "),  # :-)
 )
 
 RULES: Final = (

@@ -67,8 +67,9 @@ REFERENCES: Final = {
     "no": "number", "nos": "numbers", "p": "page", "pp": "pages", "vol": "volume",
     "vols": "volumes", "fig": "figure", "figs": "figures", "ch": "chapter", "chap": "chapter",
     "sec": "section", "eq": "equation", "pt": "part", "art": "article", "ca": "circa",
-    "c": "circa", "ver": "version", "ext": "extension", "apt": "apartment", "rm": "room",
-    "rte": "route", "bldg": "building",
+    "l": "line", "ll": "lines", "nn": "notes", "para": "paragraph", "ex": "example",
+    "tab": "table", "cl": "clause", "c": "circa", "ver": "version", "ext": "extension",
+    "apt": "apartment", "rm": "room", "rte": "route", "bldg": "building",
 }  # fmt: skip
 
 # Never end a sentence: what they announce follows.
@@ -146,6 +147,15 @@ OPENERS: Final = frozenset(
     "Would Yes Yesterday Yet You Your".split()
 )
 
+# Before chapter and verse
+BIBLE: Final = frozenset(
+    "Genesis Exodus Leviticus Numbers Deuteronomy Joshua Judges Ruth Samuel Kings Chronicles Ezra "
+    "Nehemiah Esther Job Psalm Psalms Proverbs Ecclesiastes Isaiah Jeremiah Lamentations Ezekiel "
+    "Daniel Hosea Joel Amos Obadiah Jonah Micah Nahum Habakkuk Zephaniah Haggai Zechariah Malachi "
+    "Matthew Mark Luke John Acts Romans Corinthians Galatians Ephesians Philippians Colossians "
+    "Thessalonians Timothy Titus Philemon Hebrews James Peter Jude Revelation".split()
+)
+
 # Begin with an apostrophe, which opens no quotation.
 ELIDED: Final = frozenset("bout cause cept em gainst n neath round til tis twas twere".split())
 
@@ -208,7 +218,13 @@ UNITS: Final = {
     "GW": "gigawatt", "kWh": "kilowatt hour", "MWh": "megawatt hour", "V": "volt",
     "mV": "millivolt", "kV": "kilovolt", "mA": "milliamp", "mAh": "milliamp hour", "Ω": "ohm",
     "kΩ": "kiloohm", "dB": "decibel", "Pa": "pascal", "kPa": "kilopascal", "hPa": "hectopascal",
-    "psi": "P S I", "J": "joule", "kJ": "kilojoule", "cal": "calorie", "kcal": "kilocalorie",
+    "mbar": "millibar", "MPa": "megapascal", "GPa": "gigapascal",
+    "psi": "P S I", "mol": "mole", "mmol": "millimole", "μmol": "micromole", "nmol": "nanomole",
+    "eV": "electron volt", "keV": "kiloelectron volt", "MeV": "megaelectron volt",
+    "Wh": "watt hour", "TWh": "terawatt hour", "Ah": "amp hour", "THz": "terahertz",
+    "μF": "microfarad", "nF": "nanofarad", "pF": "picofarad", "μA": "microamp", "mW": "milliwatt",
+    "lm": "lumen", "hl": "hectoliter", "kN": "kilonewton", "mSv": "millisievert",
+    "J": "joule", "kJ": "kilojoule", "cal": "calorie", "kcal": "kilocalorie",
     "Nm": "newton meter", "mph": "mile per hour", "kph": "kilometer per hour",
     "kmh": "kilometer per hour", "rpm": "revolution per minute", "bpm": "beat per minute",
     "fps": "frame per second", "px": "pixel", "dpi": "dot per inch", "°C": "degree Celsius",
@@ -227,8 +243,8 @@ PER: Final = {
 
 IRREGULAR_PLURALS: Final = {
     "foot": "feet", "inch": "inches", "hertz": "hertz", "kilohertz": "kilohertz",
-    "megahertz": "megahertz", "gigahertz": "gigahertz", "degree": "degrees", "P S I": "P S I",
-    "century": "centuries",
+    "megahertz": "megahertz", "gigahertz": "gigahertz", "terahertz": "terahertz",
+    "degree": "degrees", "P S I": "P S I", "century": "centuries",
 }  # fmt: skip
 
 ADDRESS_MARKS: Final = {

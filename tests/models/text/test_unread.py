@@ -39,6 +39,11 @@ CASES = [
     ("one\x0ctwo", "one two", []),
     ("\x93Hi\x94 \x96 he said", '"Hi" – he said', []),
     ("─── ■ Title ■ ───", "Title", []),
+    ("He sat (╯°□°)╯︵ ┻━┻ and left. :-)", "He sat and left.", []),
+    ("(◕‿◕) Hi ^_^ ʕ•ᴥ•ʔ T_T \\o/ <3", "Hi", []),
+    ("( ͡° ͜ʖ ͡°) Thanks! <3", "Thanks!", []),
+    ("xD it is (>_<) fine ;-)", "it is fine", []),
+    ("(°C) (−5) (…) f(x) x <5", "(degrees Celsius) (minus five) (...) f(x) x less than five", []),
     ("naïve café, 20 °C, ½ €5, x² H₂O №5 ① “…”", None, []),
 ]
 

@@ -3,7 +3,16 @@
 import pytest
 
 from lab.training.judging.judges import HEARING_RATE_HZ
-from lab.training.judging.texts import MARKS, JudgedTake, joined, summary, texts_of
+from lab.training.judging.texts import (
+    HEAD,
+    MARKS,
+    JudgedTake,
+    Task,
+    joined,
+    judge,
+    summary,
+    texts_of,
+)
 
 
 @pytest.mark.parametrize(
@@ -32,10 +41,20 @@ def test_takes_are_heard_together_as_long_as_a_clip_may_be() -> None:
 
 
 def test_a_row_counts_words_takes_with_more_of_them_and_ends() -> None:
-    clean = JudgedTake("chat", "Hi.", "heart", 1, 2.0, ("stop",), (), 0.1, words=10)
+    clean = JudgedTake("chat", "Hi.", "heart", 1, 2.0, ("stop",), (), 0.1, False, words=10)
     again = JudgedTake(
-        "chat", "Yes.", "heart", 1, 3.0, ("aligned", "stop"), ("repeat",), 0.5,
+        "chat", "Yes.", "heart", 1, 3.0, ("aligned", "stop"), ("repeat",), 0.5, True,
         words=10, wrong=1, lost=1, added=2,
     )  # fmt: skip
     row = summary([clean, again])
-    assert row == "| chat | heart | 2 | 20.0 % | 1 | 1 | 2 | 1 | 1 | 1 | 1 | 5 |"
+    assert row == "| chat | heart | 2 | 20.0 % | 1 | 1 | 2 | 1 | 1 | 1 | 1 | 1 | 5 |"
+    assert row.count("|") == HEAD.splitlines()[0].count("|")
+
+
+def test_takes_that_nobody_heard_have_no_words_but_their_alignment(toy) -> None:
+    texts = ["One.", "Two."]
+    task = Task("lines", texts, None, 1, str(toy), {}, hears=False)
+    takes = judge(task)
+    assert [take.text for take in takes] == texts
+    assert all(take.words is None and take.seconds > 0 for take in takes)
+    assert summary(takes).startswith("| lines | None | 2 | - | - | - | - | - | ")

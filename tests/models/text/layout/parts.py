@@ -35,8 +35,10 @@ PARTS: Final = (
       "$$", r"\(", r"\begin{equation}x! = 1\end{equation}", r"\textbf{bold}", "\\", r"\section{In}",
       r"\alpha", r"C:\Users"),
     *("1\n00:00:34,740 --> 00:00:37,050\nHello.", "00:01.000 --> 00:02.000", "WEBVTT", "\n7\n",
-      "NOTE", "---\ntitle: x\n---\n", "+++\na = 1\n+++"),
+      "NOTE", "NOTE x. Y", "---\ntitle: x\n---\n", "+++\na = 1\n+++"),
     *("[pause:1s]", "[rate:0.8]", "[voice:emma]", "[[həlˈoʊ]]", '<break time="1s"/>',
       '<sub alias="a b">x</sub>', '<prosody rate="slow">s. T</prosody>', "<speak>", "\r\n", "\t"),
-    *("Chapter 01", "CHAPTER I.", "CHAPTER V. DOWN", "Act I", "😊", "猫", "。", "é", "e\u0301"),
+    *("Chapter 01", "CHAPTER I.", "CHAPTER V. DOWN", "Act I", "I. Introduction", "I. Arrival of",
+      "I. He came. She", "[The door opens]", "[1]", "[A: b]", "p. 20ff.", "Henry V", "Henry I", "(╯°□°)╯",
+      ":-)", "<3", "T_T", '27"', "12' x 10'", "John 3:", "16-18", "notes.", "txt", "Ca(OH)2", "😊", "猫", "。", "é", "e\u0301"),
 )  # fmt: skip

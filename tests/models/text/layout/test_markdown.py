@@ -73,7 +73,7 @@ READ = [
     ('# Heading without text after', ['Heading without text after']),
     ('#hashtag is fun', ['hashtag hashtag is fun']),
     ('**Bold title**\nThen text.', ['Bold title', 'Then text.']),
-    ('*Note*: this. _Why_? __init__.py', ['Note: this.', 'Why?', 'init.py']),
+    ('*Note*: this. _Why_? __init__.py', ['Note: this.', 'Why?', 'init dot py']),
     ('John: Hello there.\nMary: Hi John.\nJohn: How are you?', ['John: Hello there.', 'Mary: Hi John.', 'John: How are you?']),
     ('Total: $5\nTax: $1\n\nThanks', ['Total: five dollars', 'Tax: one dollar', 'Thanks']),
     ('Phone: 555-1234\nEmail: me@a.com\nWeb: https://a.b', ['Phone: five five five, one two three four', 'Email: me at a dot com', 'Web: a dot b']),

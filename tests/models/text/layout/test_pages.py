@@ -56,6 +56,12 @@ READ = [
     ('Season 01 Episode 05', ['Season one Episode five']),
     ('a <think>b</think> c <thought>d</thought>', ['a c']),
     ('Use `<think>` tags. <think>no</think> Yes.', ['Use think tags.', 'Yes.']),
+    ('WEBVTT\n\nNOTE a comment\n\nintro\n00:00.000 --> 00:02.000\nHi there.', ['Hi there.']),
+    ('I. Introduction\n\nText.\n\nII. Methods\nMore.', ['one, Introduction', 'Text.', 'two, Methods', 'More.']),
+    ('I. A Scandal in Bohemia', ['one, A Scandal in Bohemia']),
+    ('It was I. Newton was not there.', ['It was I.', 'Newton was not there.']),
+    ('ROSA Hello\n[The door opens]\nWho is it', ['ROSA Hello', '[The door opens]', 'Who is it']),
+    ('[Verse 1]\nHello there', ['[Verse one]', 'Hello there']),
     ('[link](<a b.md>) and [x](y "t") [empty]() [wiki](Page_(x)) ', ['link and x empty wiki']),
 ]  # fmt: skip
 
