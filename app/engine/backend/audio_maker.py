@@ -66,7 +66,7 @@ class AudioMaker:
     def make_together(self, streams: Sequence[AudioStream]) -> Sequence[AudioStream]:
         """Make the next chunks of some streams; see `app.engine.model.AudioPart`."""
         jobs: dict[Any, AudioJob] = {
-            job.utterance: job
+            job.utterance.decoder: job
             for job in streams
             if isinstance(job, AudioJob) and job.utterance is not None
         }

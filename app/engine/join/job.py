@@ -1,6 +1,5 @@
 """The audio of one job: its utterances decoded and joined, and the result; or once more."""
 
-import hashlib
 from collections.abc import Iterable, Iterator
 from contextlib import closing
 from dataclasses import replace
@@ -9,29 +8,26 @@ from time import monotonic
 import numpy as np
 
 from app.engine.admission.playback import Playback
-from app.engine.child_process import RemoteIterator
 from app.engine.interface import Plan
 from app.engine.job import (
-    Alignment,
     AudioChunk,
-    Codes,
-    FinishReason,
     Samples,
     SpeechResult,
     Timings,
     UtteranceCodes,
     UtteranceResult,
     WordTimes,
-    gravest,
 )
+from app.engine.join.chunk_events import ChunkEvents
 from app.engine.join.joiner import Joiner
+from app.engine.join.open_utterance import OpenUtterance
+from app.engine.join.totals import SpeechTotals
 from app.engine.join.word_clock import WordClock
 from app.engine.messages import ArMessage, UtteranceDone
 from app.engine.nar.chunks import first_chunks
 from app.engine.nar.process import AudioProcess
 from app.engine.nar.stage import NarStage
-from app.engine.nar.utterance_decoder import UtteranceDecoder
-from app.engine.utterance import TextPlaces, UtteranceSpec, ar_codes_of
+from app.engine.utterance import UtteranceSpec, ar_codes_of
 from models.checkpoints.sources import SpeechModel
 from samplers.knobs.features import sequences_of
 
@@ -61,32 +57,23 @@ class AudioJob:
         at_once = plan.nar == "whole" or params.level_0 == "masked" or sequences_of(params) > 1
         frame_rate_hz = speech.codec.config.frame_rate_hz
         self.first_chunks = () if at_once else first_chunks(params, block, frame_rate_hz)
-        self._queue_s = monotonic() - playback.submitted_s - plan.text_s
         before = plan.job.before
         self._before_s = before.audio_s if before else 0.0
         self._rate_hz = speech.codec.config.sample_rate_hz
         self._joiner = Joiner(
             self._rate_hz, plan.params.pause_s, pending_s=before.pause_owed_s if before else 0.0
         )
-        self._digest = hashlib.sha256()
-        self._spoken: list[UtteranceResult] = []
-        self._finish_reason: FinishReason = "stop"
-        self._frames = 0
-        self._ar_s = self._nar_s = self._codec_s = 0.0
-        self.utterance: UtteranceDecoder | RemoteIterator | None = None
-        self._codes = list[Codes]()  # of that utterance
-        self._clock: WordClock | None = None  # likewise
-        self._rate = 1.0  # likewise: its tempo
-        self._texts: list[TextPlaces] = []  # likewise: what was known of its text, by growths
-        self._first = self._number = len(before.utterances) if before else 0  # of the utterance
-        self._told: dict[tuple[int, int], WordTimes] = {}
-        self._untold: list[WordTimes] = []  # of which the next chunk tells
-        self._untold_codes: list[UtteranceCodes] = []  # likewise
+        self._totals = SpeechTotals(monotonic() - playback.submitted_s - plan.text_s)
+        self._events = ChunkEvents()
+        self.utterance: OpenUtterance | None = None
+        self._rate = 1.0  # the tempo of the utterance that has begun last
+        self._first = len(before.utterances) if before else 0
+        self._number = self._first  # of the utterance
 
     def close(self) -> None:
         """Cancel the utterance that has begun and not ended."""
         if self.utterance is not None:
-            self.utterance.close()
+            self.utterance.decoder.close()
 
     def push(self, message: ArMessage) -> Iterator[AudioChunk]:
         """Take what level 0 tells of an utterance, and yield the audio that is final with it.
@@ -100,15 +87,14 @@ class AudioJob:
             )
             return iter(())
         if message.kind == "started":
-            self.utterance = self._decoder.begin(message.inputs)
             number = self._number - self._first
-            self._clock = self._new_clock(number)
+            decoder = self._decoder.begin(message.inputs)
+            self.utterance = OpenUtterance(decoder, message.inputs.places, self._new_clock(number))
             self._rate = self._plan.utterances[number].rate
-            self._texts = [message.inputs.places]
         elif self.utterance is not None:  # else a pause, which has no codes
-            self.utterance.feed(message.codes, message.kind == "done", message.grown)
-            self._texts += [TextPlaces(len(one.phoneme_ids), one.begins) for one in message.grown]
-        return self._audio(message if message.kind == "done" else None, self.utterance or ())
+            self.utterance.feed(message)
+        end = message if message.kind == "done" else None
+        return self._audio(end, () if self.utterance is None else self.utterance.decoder)
 
     def _audio(
         self, end: UtteranceDone | None, sounds: Iterable[AudioChunk]
@@ -130,77 +116,66 @@ class AudioJob:
     def _join(self, chunk: AudioChunk) -> None:
         """Put the job's sound in place of an utterance's, and note what the decoder tells of it."""
         chunk.samples = self._joiner.push(chunk.samples, self._rate)
-        self._nar_s += chunk.nar_s
-        self._codec_s += chunk.codec_s
+        self._totals.add_work(chunk)
+        utterance = self.utterance
+        assert utterance is not None
         assert chunk.decoded is not None
-        self._codes.append(chunk.decoded)
+        utterance.codes.append(chunk.decoded)
         if self._plan.job.codes and len(chunk.decoded):
-            self._untold_codes.append(UtteranceCodes(self._number, chunk.decoded))
-        if self._clock is not None and chunk.alignment is not None:
-            self._clock.push(self._in_whole_text(chunk.alignment))
-            self._tell_words()
-
-    def _in_whole_text(self, alignment: Alignment) -> Alignment:
-        """Return an alignment to what was known of a growing text as one to all of it."""
-        number = self._number - self._first
-        versions = self._plan.utterances[number].versions
-        if not versions:
-            return alignment
-        whole = TextPlaces.of(versions[-1].begins, self._plan.lengths[number])
-        path = alignment.path.copy()
-        for growth in np.unique(alignment.growths):
-            own = alignment.growths == growth
-            path[own] = self._texts[growth].moved(whole)[path[own]]
-        return alignment._replace(path=path)
+            self._events.add_codes(UtteranceCodes(self._number, chunk.decoded))
+        if utterance.clock is not None and chunk.alignment is not None:
+            number = self._number - self._first
+            alignment = utterance.in_whole_text(
+                chunk.alignment, self._plan.utterances[number], self._plan.lengths[number]
+            )
+            utterance.clock.push(alignment)
+            self._tell_words(utterance.clock)
 
     def _end_utterance(self, end: UtteranceDone) -> Samples:
         """Note the result of an utterance and return the last samples ``[N]`` of its sound."""
-        cut: list[FinishReason] = ["length"] * end.cut
-        # A speech whose texts were all spoken to their ends ended as it should.
-        reason: FinishReason = "stop" if end.finish_reason == "aligned" else end.finish_reason
-        self._finish_reason = gravest(self._finish_reason, reason, *cut)
+        self._totals.add_end(end)
         if not end.within:
             return _NO_SAMPLES
-        utterance = self._plan.utterances[self._number - self._first]
+        planned = self._plan.utterances[self._number - self._first]
         # After a cut nothing is spoken that the pause could lead to.
-        pause_after_s = None if end.cut else utterance.pause_after_s
+        pause_after_s = None if end.cut else planned.pause_after_s
         codes = np.zeros((0, self._speech.model.config.levels), np.int16)
+        clock = None
         if self.utterance is not None:
-            codes = np.concatenate(self._codes).astype("<i2")
-            self.utterance.close()
+            codes = np.concatenate(self.utterance.codes).astype("<i2")
+            clock = self.utterance.clock
+            self.utterance.decoder.close()
         self.utterance = None
-        self._codes.clear()
-        self._digest.update(codes.tobytes())
-        self._frames += len(codes)
-        self._ar_s += end.ar_s
         joiner = self._joiner
         rate_hz = self._rate_hz
         rest = joiner.finish(pause_after_s, last=end.last and not self._plan.job.more)
         end_s = self._before_s + joiner.end / rate_hz
-        words = self._tell_words(end_s) if self._plan.words else None
-        self._spoken.append(
+        words: tuple[WordTimes, ...] | None = None
+        if self._plan.words:
+            words = () if clock is None else self._tell_words(clock, end_s)
+        self._totals.add(
             UtteranceResult(
                 codes,
                 end.finish_reason,
                 pause_after_s=pause_after_s,
                 trace=end.trace,
                 backtracks=end.backtracks,
-                phonemes=utterance.phonemes,
+                phonemes=planned.phonemes,
                 takes=end.ranked,
-                text=utterance.text,
+                text=planned.text,
                 start_s=self._before_s + joiner.begin / rate_hz,
                 duration_s=(joiner.end - joiner.begin) / rate_hz,
                 trimmed_s=joiner.trimmed / rate_hz,
                 frame_s=self._frame_s,
-                rate=utterance.rate,
+                rate=planned.rate,
                 words=words,
                 sound_after_s=self._sound_after_s(end.spoken),
                 memory=end.memory,
                 growths=end.growths,
-                voice=utterance.voice,
-            )
+                voice=planned.voice,
+            ),
+            end.ar_s,
         )
-        self._clock = None
         self._number += 1
         return rest
 
@@ -229,19 +204,16 @@ class AudioJob:
             voice=plan.speakers[number].voice.name,
         )
 
-    def _tell_words(self, end_s: float | None = None) -> tuple[WordTimes, ...]:
+    def _tell_words(self, clock: WordClock, end_s: float | None = None) -> tuple[WordTimes, ...]:
         """Return the words that have begun, all if their sound ends; what is new is told next."""
         joiner = self._joiner
         rate_hz = self._rate_hz
-        if self._clock is None or (end_s is None and not joiner.sounding):
+        if end_s is None and not joiner.sounding:
             return ()
         start_s = self._before_s + joiner.begin / rate_hz
         trimmed_s = joiner.trimmed / rate_hz
-        words = self._clock.words(self._number, start_s, trimmed_s, self._frame_s, end_s)
-        for word in words:
-            if self._told.get((word.utterance, word.index)) != word:
-                self._told[word.utterance, word.index] = word
-                self._untold.append(word)
+        words = clock.words(self._number, start_s, trimmed_s, self._frame_s, end_s)
+        self._events.add_words(words)
         return words
 
     @property
@@ -252,43 +224,16 @@ class AudioJob:
     def _filled(self, chunk: AudioChunk, *, last: bool = False) -> AudioChunk:
         """Return a chunk with all that is to be told now."""
         self._playback.add(len(chunk.samples) / self._rate_hz)
-        chunk.words = tuple(self._untold)
-        self._untold = []
-        chunk.codes = tuple(self._untold_codes)
-        self._untold_codes = []
-        chunk.result = self._result() if last else None
+        self._events.move_to(chunk)
+        chunk.result = None
+        if last:
+            chunk.result = self._totals.result(
+                self._plan,
+                self._playback,
+                audio_s=self._joiner.samples / self._rate_hz,
+                pause_owed_s=self._joiner.pending_s,
+            )
         return chunk
-
-    def _result(self) -> SpeechResult:
-        plan = self._plan
-        playback = self._playback
-        return SpeechResult(
-            job_id=plan.job.id,
-            finish_reason=self._finish_reason,
-            seed=plan.seed,
-            params=plan.params,
-            voice=plan.voice.name,
-            language=plan.language,
-            codes_sha256=self._digest.hexdigest(),
-            frames=self._frames,
-            audio_s=self._joiner.samples / self._rate_hz,
-            timings=Timings(
-                queue_s=self._queue_s,
-                text_s=plan.text_s,
-                ar_s=self._ar_s,
-                nar_s=self._nar_s,
-                codec_s=self._codec_s,
-                total_s=monotonic() - playback.submitted_s,
-                first_audio_s=playback.first_audio_s,
-                underrun_s=playback.underrun_s if playback.played else 0.0,
-            ),
-            utterances=tuple(self._spoken),
-            nar=plan.nar,
-            decoder=plan.decoder,
-            pause_owed_s=self._joiner.pending_s,
-            left_out=plan.left_out,
-            made_by=plan.made_by,
-        )
 
 
 def replay(
