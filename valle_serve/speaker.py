@@ -13,14 +13,15 @@ import soundfile
 from numpy.typing import NDArray
 
 from app.engine.backend.synthesizer import Synthesizer
-from app.engine.job import AudioChunk, SpeechJob, SpeechResult
+from app.engine.job import AudioChunk, ReadingOptions, ReportOptions, SpeechJob, SpeechResult
 from app.main import catalog_of
 from app.settings import Settings
 from models.voices.recording import read_recording
 from models.voices.voice import VoiceCard
 from samplers.knobs.params import SamplingParams
 
-_JOB_FIELDS: Final = ("language", "max_duration_s", "timestamps", "trace", "pronunciations")
+_READ: Final = ("language", "pronunciations")
+_TOLD: Final = ("timestamps", "trace")
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,11 +114,18 @@ class Speaker:
         self, text: str, voice: str | None, knobs: Mapping[str, Any]
     ) -> Iterator[AudioChunk]:
         self._spoken += 1
-        fields = {name: knobs[name] for name in _JOB_FIELDS if name in knobs}
-        params = SamplingParams.model_validate({
-            name: value for name, value in knobs.items() if name not in fields
-        })
-        job = SpeechJob(f"speech-{self._spoken}", text, params, voice, **fields)
+        read = {name: knobs[name] for name in _READ if name in knobs}
+        told = {name: knobs[name] for name in _TOLD if name in knobs}
+        others = knobs.keys() - {*_READ, *_TOLD, "max_duration_s"}
+        job = SpeechJob(
+            f"speech-{self._spoken}",
+            text,
+            SamplingParams.model_validate({name: knobs[name] for name in others}),
+            voice,
+            knobs.get("max_duration_s"),
+            reading=ReadingOptions(**read),
+            report=ReportOptions(**told),
+        )
         yield from self._synthesizer.speak(self._synthesizer.planner.plan(job))
 
     def close(self) -> None:

@@ -27,6 +27,8 @@ from app.audio.formats import (
 )
 from app.engine.job import (
     OutputOptions,
+    ReadingOptions,
+    ReportOptions,
     SampleRate,
     SpeechJob,
     SpeechResult,
@@ -212,32 +214,41 @@ class SpeechOptions(SamplingParams):
         "the processors; asks for a trace, too.",
     )
 
+    @property
+    def knobs(self) -> SamplingParams:
+        """The sampling knobs alone; those that were sent are known as such."""
+        names = SamplingParams.model_fields
+        values = {name: getattr(self, name) for name in names}
+        return SamplingParams.model_construct(self.model_fields_set & names.keys(), **values)
+
     def job_of(
         self, text: str, job_id: str, owner: str = "", client: str = "", *, played: bool = True
     ) -> SpeechJob:
-        """Return the engine's job for a text; its knobs are this very object.
+        """Return the engine's job for a text.
 
         It counts towards the ``client``'s share; ``played`` audio is played while it is made.
         """
         return SpeechJob(
             id=job_id,
             text=text,
-            params=self,
+            params=self.knobs,
             voice=self.voice,
-            language=self.language,
             max_duration_s=self.max_duration_s,
-            trace=self.trace or self.top_logprobs > 0,
-            top_logprobs=self.top_logprobs,
             owner=owner,
             priority=_PRIORITIES[self.priority],
             client=client,
             output=OutputOptions(self.speed, self.loudness_lufs, self.sample_rate),
-            timestamps=self.timestamps,
             played=played,
-            pronunciations=self.pronunciations or {},
-            dictionaries=self.dictionaries,
-            unreadable=self.unreadable,
-            thoughts=self.thoughts,
+            reading=ReadingOptions(
+                self.language,
+                self.pronunciations or {},
+                self.dictionaries,
+                self.unreadable,
+                self.thoughts,
+            ),
+            report=ReportOptions(
+                self.trace or self.top_logprobs > 0, self.top_logprobs, self.timestamps
+            ),
         )
 
 
@@ -281,7 +292,8 @@ class SpeechRequest(SpeechOptions):
     def job(self, job_id: str, owner: str = "", client: str = "") -> SpeechJob:
         """Return the engine's job for this request; see `job_of`."""
         job = self.job_of(self.input, job_id, owner, client, played=self.streamed)
-        return replace(job, codes=self.streamed and self.response_format == "codes")
+        codes = self.streamed and self.response_format == "codes"
+        return replace(job, report=replace(job.report, codes=codes))
 
 
 class TtsRequest(SpeechRequest):

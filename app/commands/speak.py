@@ -141,6 +141,7 @@ class Speak(SpeakOptions):
         self, engine: "LongSpeechEngine", settings: Settings, pieces: list[str]
     ) -> "Journal | None":
         """Return the journal of a file of several pieces."""
+        from app.api.history.report import AskedSpeech
         from app.commands.speech.journal import Journal
         from app.storage.preset_files import read_presets
         from app.version import VERSION
@@ -150,7 +151,7 @@ class Speak(SpeakOptions):
         job = self.job_of("", "speak")
         preset = read_presets(settings.presets or None).get(job.params.preset)
         made_by = [VERSION, engine.info, dict(preset or {})]
-        return Journal(self.parts, job, pieces, repr(made_by))
+        return Journal(self.parts, AskedSpeech(job, self), pieces, repr(made_by))
 
     def _check_files(self) -> None:
         """Check the files that will be written, and say which are replaced."""

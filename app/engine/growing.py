@@ -45,9 +45,7 @@ class JobChain:
             id=f"{self._job.id}.{self._added + 1}",
             text=text,
             params=params,
-            before=self.result,
-            more=True,
-            is_open=is_open,
+            part=replace(self._job.part, before=self.result, more=True, is_open=is_open),
         )
 
     def add(self, result: SpeechResult) -> SpeechResult:
@@ -114,12 +112,12 @@ class GrowingSpeech(AsyncIterator[AudioChunk]):
         self.text = ""
         self.plan: Plan | None = None  # of the first sentence; None before it was read
         self.phonemes = 0
-        self._growing = GrowingText(thoughts=job.thoughts == "speak")
+        self._growing = GrowingText(thoughts=job.reading.thoughts == "speak")
         self._pieces: deque[str] = deque()
         self._ended = self._over = False
         self._changed = asyncio.Event()
         self._stream: SpeechStream | None = None
-        early = job.timestamps == "none" and job.kept is None
+        early = job.report.timestamps == "none" and job.part.kept is None
         self._lookahead = job.params.text_lookahead_words if early else 0
         # The beginning of the sentence that the stream has, whose end is not known; else empty
         self._begun = ""

@@ -159,29 +159,59 @@ class OutputOptions:
 
 
 @dataclass(frozen=True, slots=True)
+class ReadingOptions:
+    """How a text is read."""
+
+    language: str | None = None  # None: the voice's
+    # What is spoken for words; goes before the entries of dictionaries.
+    pronunciations: Mapping[str, str] = field(default_factory=dict)
+    dictionaries: tuple[str, ...] = ()  # the operator's pronunciation dictionaries to use, in order
+    unreadable: Unreadable | None = None  # None: as the operator's settings have it
+    thoughts: Thoughts = "skip"  # the parts of `<think>` and the like
+
+
+@dataclass(frozen=True, slots=True)
+class ReportOptions:
+    """What is told of a speech beside its audio."""
+
+    trace: bool = False
+    top_logprobs: int = 0  # how many of the likeliest codes the trace tells for each token
+    timestamps: Timestamps = "none"
+    codes: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SpeechPart:
+    """Which part of a speech a job speaks: by default all of it.
+
+    Attributes:
+        before: The result of earlier jobs of the same speech, which this job continues: its
+            utterances are numbered after theirs, and they count for the limit, the context and the
+            pauses. None: the job begins a speech.
+        more: Whether a later job may continue it: a pause that the text asks for at its end is
+            then left to that job, as `pause_owed_s` of the result.
+        is_open: Whether its text is the beginning of one that is still being written: more of it
+            comes.
+        kept: What is not sampled but taken from an earlier take of the same text; None: nothing.
+    """
+
+    before: "SpeechResult | None" = None
+    more: bool = False
+    is_open: bool = False
+    kept: Resume | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class SpeechJob:
     """One request: what to say and how."""
 
     id: str  # unique among all jobs
     text: str
-    # The request itself, which is a `SamplingParams`; never copied field by field.
-    params: SamplingParams
+    params: SamplingParams  # as the caller set them; the planner resolves the rest
     voice: str | None = None  # name of a voice; None: the model's default
-    language: str | None = None  # None: the voice's
     # Longest speech without pauses, in seconds at the rates that the text asks for; None: by the
     # length of the text.
     max_duration_s: float | None = None
-    trace: bool = False
-    top_logprobs: int = 0  # how many of the likeliest codes the trace tells for each token
-    # The result of earlier jobs of the same speech, which this job continues: its utterances are
-    # numbered after theirs, and they count for the limit, the context and the pauses. None: the
-    # job begins a speech.
-    before: "SpeechResult | None" = None
-    # Whether a later job may continue it: a pause that the text asks for at its end is then left
-    # to that job, as `pause_owed_s` of the result.
-    more: bool = False
-    # Whether its text is the beginning of one that is still being written: more of it comes
-    is_open: bool = False
     # Short id of the key; empty where no keys are required. Decides which uploaded voices the job
     # can use.
     owner: str = ""
@@ -193,20 +223,9 @@ class SpeechJob:
     # Whether the audio is played while it is made. Otherwise it is sent whole, and streams that
     # are played go first.
     played: bool = True
-    timestamps: Timestamps = "none"
-    # What is not sampled but taken from an earlier take of the same text; None: nothing.
-    kept: Resume | None = None
-    codes: bool = False
-    # What is spoken for words; goes before the entries of dictionaries.
-    pronunciations: Mapping[str, str] = field(default_factory=dict)
-    dictionaries: tuple[str, ...] = ()  # the operator's pronunciation dictionaries to use, in order
-    unreadable: Unreadable | None = None  # None: as the operator's settings have it
-    thoughts: Thoughts = "skip"  # the parts of `<think>` and the like
-
-    @property
-    def speed(self) -> float:
-        """The tempo of its playback."""
-        return self.output.speed
+    reading: ReadingOptions = ReadingOptions()
+    report: ReportOptions = ReportOptions()
+    part: SpeechPart = SpeechPart()
 
 
 @dataclass(frozen=True, slots=True)

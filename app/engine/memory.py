@@ -112,10 +112,10 @@ def memory_of(
 
 def pages_of(plan: Plan, config: ModelConfig, frame_rate_hz: float) -> int:
     """Return the pages that a job takes at most, if its speech is no longer than expected."""
-    if not plan.utterances and not plan.job.is_open:
+    if not plan.utterances and not plan.job.part.is_open:
         return 0
     known = max((len(one.phonemes) for one in plan.utterances), default=0)
-    symbols = config.max_phonemes if plan.job.is_open else known
+    symbols = config.max_phonemes if plan.job.part.is_open else known
     frames = math.ceil(MARGIN * USUAL_PHONEME_S * symbols * frame_rate_hz)
     heard = [PromptedVoice(*one) for one in plan.speakers]
     prompts = [len(one.said) + len(one.prompt) for one in heard if one.prompt is not None]

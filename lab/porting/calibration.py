@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.engine.backend.synthesizer import Synthesizer
-from app.engine.job import SpeechJob, TraceColumns, UtteranceResult
+from app.engine.job import ReportOptions, SpeechJob, TraceColumns, UtteranceResult
 from lab.porting.alignment_heads import HeadScore, rate_heads
 from samplers.knobs.params import SamplingParams
 from samplers.ops.entropix import State
@@ -69,7 +69,12 @@ class CalibrationTask:
         for number in range(self.count):
             seed, sentence = divmod(number, len(self.sentences))
             params = SamplingParams(preset=self.preset, seed=seed, nar_levels=0, **knobs)
-            yield SpeechJob(f"calibrate-{number}", self.sentences[sentence], params, trace=True)
+            yield SpeechJob(
+                f"calibrate-{number}",
+                self.sentences[sentence],
+                params,
+                report=ReportOptions(trace=True),
+            )
 
 
 @dataclass(frozen=True)

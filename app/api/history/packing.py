@@ -14,7 +14,7 @@ from zipfile import ZipFile
 import numpy as np
 from pydantic import TypeAdapter
 
-from app.api.history.report import Failure, Outcome
+from app.api.history.report import AskedSpeech, Failure, Outcome
 from app.api.schemas import SpeechOptions
 from app.engine.job import (
     SpeechJob,
@@ -35,16 +35,16 @@ _OUTCOMES: Final[dict[str, TypeAdapter[Any]]] = {
 }
 
 
-def pack_outcome(job: SpeechJob, outcome: Outcome, *, traces: bool = True) -> bytes:
-    """Return a job, without what it continues, and its outcome as bytes."""
+def pack_outcome(asked: AskedSpeech, outcome: Outcome, *, traces: bool = True) -> bytes:
+    """Return a speech as asked for, without what it continues, and its outcome as bytes."""
     if not traces:
         spoken = tuple(replace(one, trace=None) for one in outcome.utterances)
         outcome = replace(outcome, utterances=spoken)
     arrays: list[np.ndarray[Any, Any]] = []
     kind = type(outcome).__name__
     head = {
-        "job": _JOB.dump_python(job, mode="json", exclude={"params", "before", "kept"}),
-        "params": _OPTIONS.dump_python(_options(job), mode="json", exclude_unset=True),
+        "job": _JOB.dump_python(asked.job, mode="json", exclude={"params", "part"}),
+        "options": _dumped(asked.options),
         "kind": kind,
         "outcome": _OUTCOMES[kind].dump_python(outcome, mode="json", context=arrays),
         "voices": [[word.voice for word in one.words or ()] for one in outcome.utterances],
@@ -55,7 +55,7 @@ def pack_outcome(job: SpeechJob, outcome: Outcome, *, traces: bool = True) -> by
     return zlib.compress(file.getvalue(), _LEVEL)
 
 
-def unpack_outcome(packed: bytes, most_bytes: int = MOST_BYTES) -> tuple[SpeechJob, Outcome]:
+def unpack_outcome(packed: bytes, most_bytes: int = MOST_BYTES) -> tuple[AskedSpeech, Outcome]:
     """Return what was packed; raises ValueError if it is damaged, or of another version."""
     try:
         inflater = zlib.decompressobj()
@@ -68,11 +68,12 @@ def unpack_outcome(packed: bytes, most_bytes: int = MOST_BYTES) -> tuple[SpeechJ
         with np.load(io.BytesIO(raw), allow_pickle=False) as file:
             text, *arrays = (file[f"arr_{number}"] for number in range(len(file.files)))
         head = json.loads(text.tobytes())
-        params = _OPTIONS.validate_python(head["params"])
-        job = _JOB.validate_python(head["job"] | {"params": params})
+        options = _OPTIONS.validate_python(head["options"])
+        job = _JOB.validate_python(head["job"] | {"params": options.knobs})
         read: Outcome = _OUTCOMES[head["kind"]].validate_python(head["outcome"], context=arrays)
         pairs = zip(read.utterances, head["voices"], strict=True)
-        return job, replace(read, utterances=tuple(_said_by(*pair) for pair in pairs))
+        utterances = tuple(_said_by(*pair) for pair in pairs)
+        return AskedSpeech(job, options), replace(read, utterances=utterances)
     except Exception as error:  # others may have written it: whatever fails, it is not one of ours
         raise ValueError(f"it cannot be read: {type(error).__name__}: {error}") from error
 
@@ -85,23 +86,20 @@ def _said_by(spoken: UtteranceResult, voices: list[str]) -> UtteranceResult:
     return replace(spoken, words=tuple(replace(word, voice=str(name)) for word, name in pairs))
 
 
-def request_of(job: SpeechJob, outcome: Outcome) -> dict[str, Any]:
+def request_of(asked: AskedSpeech, outcome: Outcome) -> dict[str, Any]:
     """Return the body of a request that gives the same codes, but for its form and its stream.
 
     It has every knob as used, with preset and seed, and what else the request asked for.
     """
-    asked: dict[str, Any] = _OPTIONS.dump_python(_options(job), mode="json", exclude_unset=True)
-    asked.pop("model", None)
-    chosen = {"input": job.text, "voice": outcome.voice, "language": outcome.language}
+    options = _dumped(asked.options)
+    options.pop("model", None)
+    chosen = {"input": asked.job.text, "voice": outcome.voice, "language": outcome.language}
     knobs = outcome.params.model_dump(mode="json", include=set(SamplingParams.model_fields))
-    return chosen | asked | knobs | {name: one for name, one in chosen.items() if one is not None}
+    return chosen | options | knobs | {name: one for name, one in chosen.items() if one is not None}
 
 
-def _options(job: SpeechJob) -> SpeechOptions:
-    """Return a request's options, without its text and format, which job and caller have."""
-    params = job.params
-    own = {
-        name: getattr(params, name)
-        for name in params.model_fields_set & set(SpeechOptions.model_fields)
-    }
-    return SpeechOptions.model_construct(_fields_set=set(own), **own)
+def _dumped(options: SpeechOptions) -> dict[str, Any]:
+    """Return what was sent of a request's options, without its text and format."""
+    fields = options.model_fields_set & set(SpeechOptions.model_fields)
+    dumped: dict[str, Any] = options.model_dump(mode="json", include=fields)
+    return dumped

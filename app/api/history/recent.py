@@ -8,12 +8,11 @@ from collections import Counter
 from typing import Final, NamedTuple
 
 from app.api.errors import RequestInProgress
-from app.api.history.report import Failure, Outcome
+from app.api.history.report import AskedSpeech, Failure, Outcome
 from app.api.schemas import ContinueFrom
 from app.engine.errors import InvalidRequest, UnknownSpeech
 from app.engine.job import (
     Resume,
-    SpeechJob,
     SpeechResult,
 )
 
@@ -40,48 +39,53 @@ class RecentSpeeches:
     def __init__(self, limit: int, *, log_text: bool = False) -> None:
         self._limit = limit
         self._log_text = log_text
-        self._kept: dict[str, tuple[SpeechJob, Outcome]] = {}  # oldest first
+        self._kept: dict[str, tuple[AskedSpeech, Outcome]] = {}  # oldest first
         self._ids: dict[str, Entry] = {}  # oldest first
         self._claims: dict[str, tuple[str, str]] = {}  # speech id -> key, digest
 
-    def keep(self, job: SpeechJob, outcome: Outcome) -> None:
-        """Store a job's outcome, evict if full, and end the claim of its request id."""
-        self._remember(job, outcome)
-        self.end(job.id, complete=isinstance(outcome, SpeechResult))
+    def keep(self, asked: AskedSpeech, outcome: Outcome) -> None:
+        """Store the outcome of a speech, evict if full, and end the claim of its request id."""
+        self._remember(asked, outcome)
+        self.end(asked.job.id, complete=isinstance(outcome, SpeechResult))
 
-    def _remember(self, job: SpeechJob, outcome: Outcome) -> None:
+    def _remember(self, asked: AskedSpeech, outcome: Outcome) -> None:
+        job = asked.job
         if self._log_text:
             log.info("response %s: said %r", job.id, job.text, extra={"text": job.text})
-        self._kept[job.id] = (job, outcome)
+        self._kept[job.id] = (asked, outcome)
         while len(self._kept) > self._limit:
-            counts = Counter(kept.client for kept, _ in self._kept.values())
+            counts = Counter(kept.job.client for kept, _ in self._kept.values())
             largest = max(counts.values())
             del self._kept[
-                next(one for one, (kept, _) in self._kept.items() if counts[kept.client] == largest)
+                next(
+                    speech_id
+                    for speech_id, (kept, _) in self._kept.items()
+                    if counts[kept.job.client] == largest
+                )
             ]
 
-    async def find(self, job_id: str, owner: str) -> tuple[SpeechJob, Outcome]:
-        """Return an owner's job and its outcome.
+    async def find(self, job_id: str, owner: str) -> tuple[AskedSpeech, Outcome]:
+        """Return an owner's speech as it was asked for, and its outcome.
 
         Raises UnknownSpeech if it is not stored or of another owner; the message does not say
         which.
         """
         kept = self._kept.get(job_id)
-        if kept is None or kept[0].owner != owner:
+        if kept is None or kept[0].job.owner != owner:
             raise UnknownSpeech(
                 f"no speech of that id is stored; this process keeps the last {self._limit}"
             )
         return kept
 
-    async def complete(self, job_id: str, owner: str) -> tuple[SpeechJob, SpeechResult]:
-        """Return an owner's job and its result.
+    async def complete(self, job_id: str, owner: str) -> tuple[AskedSpeech, SpeechResult]:
+        """Return an owner's speech as it was asked for, and its result.
 
         Raises UnknownSpeech as `find` does, and if the speech did not complete.
         """
-        job, outcome = await self.find(job_id, owner)
+        asked, outcome = await self.find(job_id, owner)
         if isinstance(outcome, Failure):
             raise UnknownSpeech(f"the speech of that id did not complete: {outcome.finish_reason}")
-        return job, outcome
+        return asked, outcome
 
     async def take(self, place: ContinueFrom, owner: str) -> Resume:
         """Return the utterances before a place of a speech, the last one cut there.

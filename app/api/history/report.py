@@ -1,12 +1,12 @@
 """The report of a speech: its schema, and the outcome of one that did not complete."""
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 from pydantic import BaseModel, Field
 
 from app.api.errors import speech_error_detail
-from app.api.schemas import ErrorDetail
+from app.api.schemas import ErrorDetail, SpeechOptions
 from app.engine.errors import ReaderStalled, SpeechError
 from app.engine.interface import Plan
 from app.engine.job import (
@@ -100,6 +100,13 @@ class SpeechReport(BaseModel):
     utterances: list[UtteranceReport] = Field(description="The utterances that completed.")
 
 
+class AskedSpeech(NamedTuple):
+    """A speech as it was asked for: the engine's job, and the options of its request."""
+
+    job: SpeechJob
+    options: SpeechOptions
+
+
 @dataclass(frozen=True, slots=True)
 class Failure:
     """Outcome of a speech that did not complete: a `SpeechResult` as far as it is known."""
@@ -135,7 +142,7 @@ class Failure:
             speech_error_detail(error) if error else None,
             "cancelled" if cancelled else "error",
             plan.voice.name if plan else job.voice,
-            plan.language if plan else job.language,
+            plan.language if plan else job.reading.language,
             plan.params if plan else job.params,
             frames,
             audio_s,

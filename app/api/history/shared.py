@@ -11,9 +11,9 @@ from typing import Final
 from app.api.errors import StateUnavailable
 from app.api.history.packing import pack_outcome, unpack_outcome
 from app.api.history.recent import Entry, RecentSpeeches
-from app.api.history.report import Outcome
+from app.api.history.report import AskedSpeech, Outcome
 from app.engine.errors import UnknownSpeech
-from app.engine.job import SpeechJob, SpeechResult
+from app.engine.job import SpeechResult
 from app.storage.shared_state import KEY_PREFIX, SharedState, StateAway, StateRefused
 
 log = logging.getLogger(__name__)
@@ -67,7 +67,7 @@ class SharedSpeeches(RecentSpeeches):
         self._keep_s = keep_s
         self._keep_bytes = keep_bytes
         self._store = state.redis.register_script(_KEEP)
-        self._unwritten: dict[str, tuple[SpeechJob, Outcome]] = {}
+        self._unwritten: dict[str, tuple[AskedSpeech, Outcome]] = {}
         self._writing: asyncio.Task[None] | None = None
         state.on_return.append(self._write_soon)
         state.repeat(_LEASE_S / 3, self._renew_claims)
@@ -78,21 +78,21 @@ class SharedSpeeches(RecentSpeeches):
         """How many outcomes are not in Redis yet."""
         return len(self._unwritten)
 
-    def keep(self, job: SpeechJob, outcome: Outcome) -> None:
-        """Store a job's outcome: here at once, and in Redis soon; then end its claim."""
-        self._remember(job, outcome)
+    def keep(self, asked: AskedSpeech, outcome: Outcome) -> None:
+        """Store the outcome of a speech: here at once, and in Redis soon; then end its claim."""
+        self._remember(asked, outcome)
         if not self._limit:
-            self.end(job.id, complete=isinstance(outcome, SpeechResult))
+            self.end(asked.job.id, complete=isinstance(outcome, SpeechResult))
             return
-        self._unwritten[job.id] = (job, outcome)
+        self._unwritten[asked.job.id] = (asked, outcome)
         while len(self._unwritten) > self._limit:  # Redis is away or slow
             lost = next(iter(self._unwritten))
             del self._unwritten[lost]
             self.end(lost, complete=False)
         self._write_soon()
 
-    async def find(self, job_id: str, owner: str) -> tuple[SpeechJob, Outcome]:
-        """Return an owner's job and its outcome, of any process.
+    async def find(self, job_id: str, owner: str) -> tuple[AskedSpeech, Outcome]:
+        """Return an owner's speech as it was asked for, and its outcome, of any process.
 
         Raises UnknownSpeech as `RecentSpeeches.find` does, and while Redis is away.
         """
@@ -120,13 +120,13 @@ class SharedSpeeches(RecentSpeeches):
     async def _write(self) -> None:
         """Write what is not in Redis yet, the oldest first."""
         while self._unwritten:
-            job_id, (job, outcome) = next(iter(self._unwritten.items()))
-            packed = await asyncio.to_thread(self._packed, job, outcome)
+            job_id, (asked, outcome) = next(iter(self._unwritten.items()))
+            packed = await asyncio.to_thread(self._packed, asked, outcome)
             stored = isinstance(outcome, SpeechResult)
             if packed is not None:
                 keys = [
-                    _key(job_id, job.owner),
-                    *(f"{KEY_PREFIX}{of}:{job.client}" for of in _INDEX),
+                    _key(job_id, asked.job.owner),
+                    *(f"{KEY_PREFIX}{of}:{asked.job.client}" for of in _INDEX),
                 ]
                 arguments = [packed, self._keep_s, self._limit, self._keep_bytes]
                 try:
@@ -138,15 +138,15 @@ class SharedSpeeches(RecentSpeeches):
             self._unwritten.pop(job_id, None)
             self.end(job_id, complete=stored)
 
-    def _packed(self, job: SpeechJob, outcome: Outcome) -> bytes | None:
+    def _packed(self, asked: AskedSpeech, outcome: Outcome) -> bytes | None:
         """Return an outcome as bytes, without its trace if it is too large; None if it still is."""
         for traces in (True, False):
-            packed = pack_outcome(job, outcome, traces=traces)
+            packed = pack_outcome(asked, outcome, traces=traces)
             if len(packed) <= self._keep_bytes:
                 return packed
             log.warning(
                 "response %s has %d bytes, and %d may be kept: %s",
-                *(job.id, len(packed), self._keep_bytes),
+                *(asked.job.id, len(packed), self._keep_bytes),
                 "its trace is not" if traces else "it is not",
             )
         return None

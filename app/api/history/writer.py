@@ -78,7 +78,7 @@ def report_pieces(job: SpeechJob, outcome: Outcome) -> Iterator[str]:
     for number, spoken in enumerate(outcome.utterances):
         if number:
             yield ","
-        yield from utterance_pieces(spoken, job.speed)
+        yield from utterance_pieces(spoken, job.output.speed)
     yield "]}"
 
 

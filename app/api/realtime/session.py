@@ -11,6 +11,7 @@ from typing import Any, Generic, TypeVar
 from starlette.websockets import WebSocket
 
 from app.api.errors import speech_error_response
+from app.api.history.report import AskedSpeech
 from app.api.middleware.access.clients import client_of
 from app.api.realtime.speech import ClientGone, LiveSocket, LiveSpeech, SpeechMessages, received
 from app.api.requests import output_of
@@ -18,6 +19,7 @@ from app.api.schemas import SpeechOptions
 from app.api.services import Services, services_of
 from app.audio.formats import AudioFormat
 from app.engine.errors import SpeechError
+from app.engine.job import SpeechPart
 
 M = TypeVar("M")
 
@@ -81,12 +83,13 @@ class LiveSession(ABC, Generic[M]):
         await check_voice(services, options.voice, self._owner)
         job = options.job_of("", messages.id, self._owner, self._client)
         if (place := options.continue_from) is not None:
-            job = replace(job, kept=await services.recent.take(place, self._owner))
+            kept = await services.recent.take(place, self._owner)
+            job = replace(job, part=SpeechPart(kept=kept))
         await services.admission.count(self._client)
         with ExitStack() as work:
             work.enter_context(await services.admission.work(self._client))
             await messages.accepted()
-            speech = LiveSpeech(services, job, output_of(job, form), messages)
+            speech = LiveSpeech(services, AskedSpeech(job, options), output_of(job, form), messages)
             counted = work.pop_all()
         speech.speaking.add_done_callback(lambda _: counted.close())
         self.speeches[name] = speech

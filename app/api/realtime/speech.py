@@ -11,7 +11,7 @@ from uuid import uuid4
 
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from app.api.history.report import Failure
+from app.api.history.report import AskedSpeech, Failure
 from app.api.middleware.pace import pace
 from app.api.middleware.readers import Patience
 from app.api.schemas import message
@@ -20,7 +20,7 @@ from app.audio.rendering import FileOptions, Renderer
 from app.engine.errors import GenerationFailed, SpeechError
 from app.engine.growing import GrowingSpeech
 from app.engine.interface import Plan
-from app.engine.job import AudioChunk, SpeechJob, SpeechResult, WordTimes
+from app.engine.job import AudioChunk, SpeechResult, WordTimes
 
 log = logging.getLogger(__name__)
 
@@ -111,9 +111,14 @@ class LiveSpeech:
     """Speaks a text while it is written, and announces its end exactly once; to be closed."""
 
     def __init__(
-        self, services: Services, job: SpeechJob, output: FileOptions, messages: SpeechMessages
+        self,
+        services: Services,
+        asked: AskedSpeech,
+        output: FileOptions,
+        messages: SpeechMessages,
     ) -> None:
-        self.job = job
+        self._asked = asked
+        self.job = asked.job
         self._output = output
         self._messages = messages
         self._services = services
@@ -121,7 +126,7 @@ class LiveSpeech:
         settings = services.settings
         self.growing = GrowingSpeech(
             services.engine,
-            job,
+            asked.job,
             max_text_chars=settings.max_text_chars,
             busy_timeout_s=settings.request_timeout_s,
         )
@@ -226,7 +231,8 @@ class LiveSpeech:
         await self._messages.ended(self, error, result)
 
     def _keep(self, outcome: SpeechResult | Failure) -> None:
-        self._services.recent.keep(replace(self.job, text=self.growing.text), outcome)
+        job = replace(self.job, text=self.growing.text)
+        self._services.recent.keep(self._asked._replace(job=job), outcome)
 
     def _failure(self, error: SpeechError | None) -> Failure:
         so_far = self.growing.result

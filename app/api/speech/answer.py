@@ -26,7 +26,7 @@ from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from app.api.errors import CLIENT_CLOSED, speech_error_detail
-from app.api.history.report import Failure
+from app.api.history.report import AskedSpeech, Failure
 from app.api.history.writer import warnings_for
 from app.api.middleware.access.clients import client_of
 from app.api.schemas import (
@@ -307,11 +307,11 @@ class StreamedSpeech(StreamingResponse):
     def __init__(
         self,
         answer: Answer,
-        job: SpeechJob,
+        asked: AskedSpeech,
         stream: SpeechStream,
         opening: Sequence[AudioChunk],
     ) -> None:
-        self._job = job
+        self._asked = asked
         self._stream = stream
         self._opening = opening
         self._framing = answer.framing
@@ -342,8 +342,8 @@ class StreamedSpeech(StreamingResponse):
             self._error = broken
         finally:
             if self._error is not None:
-                log.warning("response %s: cut off (%s)", self._job.id, self._error.code)
-            self._answer.services.recent.keep(self._job, result or self._failure())
+                log.warning("response %s: cut off (%s)", self._asked.job.id, self._error.code)
+            self._answer.services.recent.keep(self._asked, result or self._failure())
 
     async def _send(self, send: Send) -> SpeechResult | None:
         async with aclosing(self._body):
@@ -386,7 +386,9 @@ class StreamedSpeech(StreamingResponse):
     def _failure(self) -> Failure:
         stream = self._stream
         error = self._error
-        return Failure.of(self._job, stream.plan, error, stream.progress.frames, self._audio_s)
+        return Failure.of(
+            self._asked.job, stream.plan, error, stream.progress.frames, self._audio_s
+        )
 
 
 async def _disconnected(receive: Receive) -> None:

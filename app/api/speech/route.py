@@ -22,7 +22,7 @@ from app.api.errors import CLIENT_CLOSED
 from app.api.exclusions import check_together
 from app.api.history.packing import request_of
 from app.api.history.recent import RecentSpeeches
-from app.api.history.report import Failure, SpeechReport
+from app.api.history.report import AskedSpeech, Failure, SpeechReport
 from app.api.history.writer import TableForm, report_pieces, token_pieces
 from app.api.lenient import utf8
 from app.api.middleware.access.clients import client_of
@@ -73,7 +73,7 @@ from app.engine.errors import (
     UnknownSpeech,
 )
 from app.engine.interface import ModelInfo
-from app.engine.job import SpeechJob, SpeechResult
+from app.engine.job import ReadingOptions, SpeechJob, SpeechPart, SpeechResult
 from models.text.warnings import warnings_of
 from samplers.knobs.params import SamplingParams
 
@@ -118,13 +118,15 @@ async def read_text(request: Request, wanted: PhonemesBody, engine: EngineDep) -
         wanted.input,
         SamplingParams(),
         voice=wanted.voice,
-        language=wanted.language,
         owner=request.state.owner,
         client=client_of(request),
-        pronunciations=wanted.pronunciations or {},
-        dictionaries=wanted.dictionaries,
-        unreadable=wanted.unreadable,
-        thoughts=wanted.thoughts,
+        reading=ReadingOptions(
+            wanted.language,
+            wanted.pronunciations or {},
+            wanted.dictionaries,
+            wanted.unreadable,
+            wanted.thoughts,
+        ),
     )
     reading = await engine.read(job)
     return ReadText(
@@ -169,8 +171,8 @@ async def _spoken_once(wanted: SpeechRequest, answer: Answer) -> Response:
     earlier = await recent.claim(state.owner, state.client_id, digest, state.id)
     if earlier is not None:
         with suppress(UnknownSpeech):
-            job, result = await recent.complete(earlier, state.owner)
-            answer.output = output_of(job, wanted.sound_format)
+            asked, result = await recent.complete(earlier, state.owner)
+            answer.output = output_of(asked.job, wanted.sound_format)
             response = await _replayed(result, answer)
             response.headers["X-Repeats"] = earlier
             return response
@@ -187,24 +189,26 @@ async def _spoken(wanted: SpeechRequest, answer: Answer) -> Response:
     recent = answer.services.recent
     job = wanted.job(state.id, state.owner, answer.client)
     if wanted.continue_from is not None:
-        job = replace(job, kept=await recent.take(wanted.continue_from, state.owner))
+        kept = await recent.take(wanted.continue_from, state.owner)
+        job = replace(job, part=SpeechPart(kept=kept))
+    asked = AskedSpeech(job, wanted)
     answer.output = output_of(job, wanted.sound_format)
     stream = answer.services.engine.submit(job)
     try:
         chunks = await answer.collected(stream, whole=not wanted.streamed)
     except (DeadlineExceeded, GenerationFailed) as error:
-        recent.keep(job, Failure.of(job, stream.plan, error, stream.progress.frames, 0.0))
+        recent.keep(asked, Failure.of(job, stream.plan, error, stream.progress.frames, 0.0))
         raise
     if chunks is None:
-        recent.keep(job, Failure.of(job, stream.plan, None, stream.progress.frames, 0.0))
+        recent.keep(asked, Failure.of(job, stream.plan, None, stream.progress.frames, 0.0))
         return Response(status_code=CLIENT_CLOSED)
     if wanted.streamed:
         plan = stream.plan
         assert plan is not None  # known with the first audio
-        streamed = StreamedSpeech(answer, job, stream, chunks)
+        streamed = StreamedSpeech(answer, asked, stream, chunks)
         return naming_doubts(streamed, job, plan)
     result = result_of(chunks)
-    recent.keep(job, result)
+    recent.keep(asked, result)
     return naming_doubts(await answer.whole(chunks), job, result)
 
 
@@ -232,9 +236,9 @@ async def get_speech(
     ] = "report",
 ) -> Response:
     """Return the report of a recent speech: knobs, codes, timings and, if requested, its trace."""
-    job, outcome = await recent.find(speech_id, request.state.owner)
+    asked, outcome = await recent.find(speech_id, request.state.owner)
     if shown == "request":
-        body = to_json(request_of(job, outcome), inf_nan_mode="null")
+        body = to_json(request_of(asked, outcome), inf_nan_mode="null")
         return Response(body, media_type="application/json")
     writer = services_of(request).reports
     if form != "json":
@@ -245,7 +249,7 @@ async def get_speech(
             raise InvalidRequest(f"the service cannot write Parquet: {cure}", param="format")
         tokens = writer.write(token_pieces(outcome, form))
         return StreamingResponse(tokens, media_type=TABLES[form])
-    pieces = writer.write(report_pieces(job, outcome))
+    pieces = writer.write(report_pieces(asked.job, outcome))
     return StreamingResponse(pieces, media_type="application/json")
 
 
@@ -266,8 +270,8 @@ async def get_speech_audio(
 
     Speed and loudness are those of its request. The header `Range` asks for a part of the file.
     """
-    job, result = await recent.complete(speech_id, request.state.owner)
-    return ranged(request, await replayed(request, job, result, wanted.response_format))
+    asked, result = await recent.complete(speech_id, request.state.owner)
+    return ranged(request, await replayed(request, asked.job, result, wanted.response_format))
 
 
 async def replayed(
@@ -381,14 +385,14 @@ async def decode_codes(
 
     Pauses, speed and loudness are those of that speech.
     """
-    job, result = await recent.complete(speech_id, request.state.owner)
+    asked, result = await recent.complete(speech_id, request.state.owner)
     kind = media_type(request.headers)
     count = len(result.utterances)
     # In the render pool, and counted first: lists in place of codes take milliseconds to read.
     read = partial(_read, await request.body(), kind, count)
     pool = services_of(request).render_pool
     changed = _replaced(result, await pool.run(client_of(request), read), engine.info)
-    return await replayed(request, job, changed, wanted.response_format)
+    return await replayed(request, asked.job, changed, wanted.response_format)
 
 
 def _replaced(

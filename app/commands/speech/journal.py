@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 
 from app.api.history.packing import pack_outcome, unpack_outcome
+from app.api.history.report import AskedSpeech
 from app.commands.errors import CommandError, CommandFailed
 from app.engine.job import Samples, SpeechJob, SpeechResult
-from samplers.knobs.params import SamplingParams
 
 _SUFFIX = ".part"
 _SAMPLES = "samples.f32"
@@ -28,10 +28,12 @@ class Journal:
     read and written in order. Raises CommandError if the folder holds parts of another speech.
     """
 
-    def __init__(self, folder: Path, job: SpeechJob, pieces: Sequence[str], made_by: str) -> None:
+    def __init__(
+        self, folder: Path, asked: AskedSpeech, pieces: Sequence[str], made_by: str
+    ) -> None:
         self.folder = folder
-        self._job = job
-        self._keys = list(_keys(job, pieces, made_by))
+        self._asked = asked
+        self._keys = list(_keys(asked.job, pieces, made_by))
         self._mapped: Samples = np.zeros(0, np.float32)
         self._end = 0
         if self.get(0) is None and any(folder.glob(f"*{_SUFFIX}")):
@@ -55,7 +57,7 @@ class Journal:
             samples = self._map(about["begin"], about["end"])
         except (OSError, KeyError, TypeError, ValueError):
             return None
-        wanted = self._job.params.seed
+        wanted = self._asked.job.params.seed
         if not isinstance(result, SpeechResult) or wanted not in {None, result.seed}:
             return None
         self._end = about["end"]
@@ -76,7 +78,7 @@ class Journal:
             with (self.folder / _SAMPLES).open("r+b" if begin else "wb") as file:
                 file.seek(begin * _SAMPLE_BYTES)
                 file.write(samples.astype("<f4").tobytes())
-            packed = pack_outcome(self._job, result, traces=False)
+            packed = pack_outcome(self._asked, result, traces=False)
             partial.write_bytes(json.dumps(about).encode() + b"\n" + packed)
             partial.replace(path)
         except OSError as error:
@@ -114,8 +116,8 @@ class Journal:
 
 def _keys(job: SpeechJob, pieces: Sequence[str], made_by: str) -> Iterator[str]:
     """Yield the key of each part. The seed is not part of it, as it may be random."""
-    knobs = job.params.model_dump(mode="json", include=set(SamplingParams.model_fields) - {"seed"})
-    how = [made_by, knobs, job.voice, job.language, job.max_duration_s]
+    knobs = job.params.model_dump(mode="json", exclude={"seed"})
+    how = [made_by, knobs, job.voice, job.reading.language, job.max_duration_s]
     digest = hashlib.sha256(json.dumps(how, sort_keys=True).encode())
     for piece in pieces:
         digest.update(f"{len(piece)}:{piece}".encode())

@@ -76,7 +76,7 @@ class LongSpeech(SpeechStream):
         submit: Callable[[SpeechJob], SpeechStream],
         job: SpeechJob,
     ) -> None:
-        thoughts = job.thoughts == "speak"
+        thoughts = job.reading.thoughts == "speak"
         self._pieces = engine.pieces or split_pieces(job.text, thoughts=thoughts)
         self._engine = engine
         self._submit = submit
@@ -103,11 +103,12 @@ class LongSpeech(SpeechStream):
 
     async def _speak(self) -> AsyncGenerator[AudioChunk, None]:
         """Yield the audio as it comes; the last chunk is the pause that ends the text."""
-        if (self._whole.unreadable or self._engine.unreadable) == "refuse":
+        if (self._whole.reading.unreadable or self._engine.unreadable) == "refuse":
             # Before anything is spoken.
             for number, piece in enumerate(self._pieces):
                 with self._named(number):
-                    await self._engine.read(replace(self._whole, text=piece, more=True))
+                    part = replace(self._whole.part, more=True)
+                    await self._engine.read(replace(self._whole, text=piece, part=part))
         for number, piece in enumerate(self._pieces):
             words = len(piece.split())
             before = self._chain.result

@@ -44,7 +44,7 @@ class FrameCount:
     def __init__(self, plan: Plan, frame_rate_hz: float) -> None:
         self._frame_rate_hz = frame_rate_hz
         limit_s = plan.job.max_duration_s
-        before = plan.job.before
+        before = plan.job.part.before
         whole = sys.maxsize if limit_s is None else math.ceil(limit_s * frame_rate_hz)
         self._whole: float = whole
         self.left: float = whole - (before.sound_frames if before else 0)
@@ -132,7 +132,7 @@ class ArJob:
     @property
     def waits(self) -> bool:
         """Whether nothing can be sampled before more of its text is known."""
-        if self.over or not self.plan.job.is_open:
+        if self.over or not self.plan.job.part.is_open:
             return False
         if self.utterance is None:
             return self._number + 1 >= len(self.plan.utterances)
@@ -157,10 +157,10 @@ class ArJob:
         if not self.over and self._count.left <= 0:  # only where earlier jobs used the limit up
             self.over = True
             self._pending.append(UtteranceDone("length", last=True, cut=True, within=False))
-        traced = self.plan.job.trace
+        traced = self.plan.job.report.trace
         while not self.over:
             if self._number + 1 >= len(self.plan.utterances):
-                if not self.plan.job.is_open:  # and the end of the text had no words
+                if not self.plan.job.part.is_open:  # and the end of the text had no words
                     self.over = True
                     self._pending.append(UtteranceDone("stop", last=True, within=False))
                 return None
@@ -182,7 +182,7 @@ class ArJob:
 
     def _kept_whole(self, inputs: UtteranceSpec) -> FinishReason | None:
         """Return why an utterance ended of which no frame is sampled; None if some are."""
-        kept = self.plan.job.kept
+        kept = self.plan.job.part.kept
         if kept is None or inputs.kept is None:
             return None
         if inputs.utterance < kept.whole:
@@ -246,7 +246,7 @@ class ArJob:
             self._specs.end(self._versions[-1], codes)
             self._count.end(len(codes), self.plan.utterances[self._number].rate)
         # The job ends, too, if this was its last utterance or the limit is reached.
-        last = self._number + 1 == len(self.plan.utterances) and not self.plan.job.is_open
+        last = self._number + 1 == len(self.plan.utterances) and not self.plan.job.part.is_open
         cut = not last and self._count.left <= 0
         self.over = last or cut
         done = UtteranceDone(

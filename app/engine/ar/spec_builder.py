@@ -40,7 +40,7 @@ class SpecBuilder:
         self._plan = plan
         language = speech.model.config.languages.index(plan.language)
         self.voice = VoiceKey(plan.voice.owner, plan.voice.key, language)
-        before = plan.job.before
+        before = plan.job.part.before
         self._first = len(before.utterances) if before else 0
         self._speaker = before.utterances[-1].voice if before and before.utterances else None
         self._begun: UtteranceSpec  # of the utterance that was built last, with its first words
@@ -74,12 +74,12 @@ class SpecBuilder:
             prompt=prompt,
             said=said,
             language=self.voice.language,
-            trace=plan.job.trace,
-            top_logprobs=plan.job.top_logprobs,
+            trace=plan.job.report.trace,
+            top_logprobs=plan.job.report.top_logprobs,
             silent=self._silent,
             context=tuple(self._context),
             voice=VoiceKey(voice.owner, voice.key, self.voice.language),
-            aligned=plan.job.timestamps != "none",
+            aligned=plan.job.report.timestamps != "none",
             kept=self._kept(self._first + number),
         )
         while inputs.context and inputs.ar_positions(self._model) > MAX_POSITIONS:
@@ -127,7 +127,7 @@ class SpecBuilder:
 
     def _kept(self, number: int) -> UtteranceResult | None:
         """Return what an earlier take has sampled of an utterance of the speech."""
-        kept = self._plan.job.kept
+        kept = self._plan.job.part.kept
         if kept is None or number >= len(kept.utterances):
             return None
         spoken = kept.utterances[number]

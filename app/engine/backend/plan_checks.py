@@ -61,9 +61,10 @@ def check_kept(
     That is, if the text up to the cut differs, other levels or another look-ahead are asked for,
     level 0 is not sampled token by token, or no room is left for new frames.
     """
-    if job.more and not any(one.phonemes for one in utterances):
+    if job.part.more and not any(one.phonemes for one in utterances):
         return  # nothing is sampled of it
-    first = len(job.before.utterances) if job.before else 0
+    before = job.part.before
+    first = len(before.utterances) if before else 0
     if params.level_0 != "ar":
         raise InvalidRequest(
             "masked passes draw all frames at once: level_0 must be ar to go on from a take",
@@ -78,7 +79,7 @@ def check_kept(
     levels = 1 + min(params.nar_levels, config.levels - 1)
     for number, earlier in enumerate(kept.utterances):
         own = number - first
-        if own < 0 or (own >= len(utterances) and job.more):
+        if own < 0 or (own >= len(utterances) and job.part.more):
             continue
         if own >= len(utterances) or utterances[own].phonemes != earlier.phonemes:
             raise InvalidRequest(
@@ -117,15 +118,16 @@ def limited(
     """
     if math.isinf(max_audio_s):
         return job
-    pauses_s = pauses_of(utterances, pause_s, more=job.more)
+    pauses_s = pauses_of(utterances, pause_s, more=job.part.more)
     spoken_s = USUAL_PHONEME_S * spoken_symbols(utterances)
-    before_s = job.before.audio_s + job.before.pause_owed_s if job.before else 0.0
-    sampled_s = job.before.sound_frames / frame_rate_hz if job.before else 0.0
+    before = job.part.before
+    before_s = before.audio_s + before.pause_owed_s if before else 0.0
+    sampled_s = before.sound_frames / frame_rate_hz if before else 0.0
     if job.max_duration_s is not None:
         spoken_s = min(spoken_s, max(0.0, job.max_duration_s - sampled_s))
-    if job.kept is not None:
-        kept = sum(len(one.codes) / one.rate for one in job.kept.utterances)
+    if job.part.kept is not None:
+        kept = sum(len(one.codes) / one.rate for one in job.part.kept.utterances)
         spoken_s = max(spoken_s, kept / frame_rate_hz)
-    check_audio_s(before_s + spoken_s, pauses_s, job.speed, max_audio_s)
-    left_s = sampled_s + max_audio_s / stretched(1.0, job.speed) - before_s - pauses_s
+    check_audio_s(before_s + spoken_s, pauses_s, job.output.speed, max_audio_s)
+    left_s = sampled_s + max_audio_s / stretched(1.0, job.output.speed) - before_s - pauses_s
     return replace(job, max_duration_s=min(left_s, job.max_duration_s or left_s))

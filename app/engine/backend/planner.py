@@ -143,7 +143,7 @@ class Planner:
         config = self._config
         self._check_length(job.text)
         voice = self.voices.speaker(job.voice, job.owner)
-        language = self.voices.language(job.language, voice)
+        language = self.voices.language(job.reading.language, voice)
         try:
             params = resolve(job.params, config.preset, self._presets)
         except UnknownPreset as error:
@@ -155,15 +155,15 @@ class Planner:
         params = choose_ar(params, moved, config)
         check_prompted(params, voice)
         assert params.seed is not None
-        aligned = job.timestamps != "none"
+        aligned = job.report.timestamps != "none"
         if aligned:
-            check_limit("timestamps", job.timestamps, self._limits)
+            check_limit("timestamps", job.report.timestamps, self._limits)
         lookahead = params.text_lookahead_words if params.level_0 == "ar" else 0
         prepared = self._read(job, language, on_piece, lookahead)
         utterances = tuple(prepared.utterances)
         speakers = self._named(utterances, job.owner, params)
-        if job.kept is not None:
-            check_kept(job, job.kept, utterances, params, config)
+        if job.part.kept is not None:
+            check_kept(job, job.part.kept, utterances, params, config)
         words: list[tuple[WordSpan, ...]] = []
         lengths: list[Sequence[int]] = []
         for one in utterances if aligned else ():
@@ -200,7 +200,7 @@ class Planner:
         """Convert the text of a job to phonemes, and nothing else; its knobs are not looked at."""
         self._check_length(job.text)
         voice = self.voices.default if job.voice is None else self.voices.find(job.voice, job.owner)
-        language = self.voices.language(job.language, voice)
+        language = self.voices.language(job.reading.language, voice)
         prepared = self._read(job, language, on_piece)
         utterances = tuple(prepared.utterances)
         voices_by_name(utterances, lambda name: self.voices.find(name, job.owner))
@@ -212,7 +212,7 @@ class Planner:
         more = sum(is_on(one, params) for one in FEATURES) - sum(
             is_on(one, default) for one in FEATURES
         )
-        return rows_needed(params) <= USUAL_ROWS and not job.trace and more <= MORE_FEATURES
+        return rows_needed(params) <= USUAL_ROWS and not job.report.trace and more <= MORE_FEATURES
 
     def _check_length(self, text: str) -> None:
         """Do nothing if a text is short enough."""
@@ -260,11 +260,11 @@ class Planner:
                 language=language,
                 max_chars=self._settings.max_text_chars,
                 pronunciations=self._pronunciations(job),
-                strict=(job.unreadable or self._settings.unreadable) == "refuse",
-                more=job.more,
-                thoughts=job.thoughts == "speak",
+                strict=(job.reading.unreadable or self._settings.unreadable) == "refuse",
+                more=job.part.more,
+                thoughts=job.reading.thoughts == "speak",
                 lookahead=lookahead,
-                is_open=job.is_open,
+                is_open=job.part.is_open,
             )
             with closing(prepared) as pieces:
                 for read in pieces:
@@ -280,12 +280,12 @@ class Planner:
     def _pronunciations(self, job: SpeechJob) -> dict[str, str]:
         """Return the entries of a job and of the dictionaries that it uses."""
         entries = dict(self._dictionaries.get(DEFAULT_DICTIONARY, {}))
-        for name in job.dictionaries:
+        for name in job.reading.dictionaries:
             if name.lower() not in self._dictionaries:
                 known = ", ".join(self._dictionaries) or "none"
                 raise InvalidRequest(
                     f"there is no dictionary {name!r}; there are: {known}", param="dictionaries"
                 )
             entries |= self._dictionaries[name.lower()]
-        self.front_end.check_entries(job.pronunciations)
-        return entries | dict(job.pronunciations)
+        self.front_end.check_entries(job.reading.pronunciations)
+        return entries | dict(job.reading.pronunciations)

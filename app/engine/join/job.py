@@ -57,7 +57,7 @@ class AudioJob:
         at_once = plan.nar == "whole" or params.level_0 == "masked" or sequences_of(params) > 1
         frame_rate_hz = speech.codec.config.frame_rate_hz
         self.first_chunks = () if at_once else first_chunks(params, block, frame_rate_hz)
-        before = plan.job.before
+        before = plan.job.part.before
         self._before_s = before.audio_s if before else 0.0
         self._rate_hz = speech.codec.config.sample_rate_hz
         self._joiner = Joiner(
@@ -121,7 +121,7 @@ class AudioJob:
         assert utterance is not None
         assert chunk.decoded is not None
         utterance.codes.append(chunk.decoded)
-        if self._plan.job.codes and len(chunk.decoded):
+        if self._plan.job.report.codes and len(chunk.decoded):
             self._events.add_codes(UtteranceCodes(self._number, chunk.decoded))
         if utterance.clock is not None and chunk.alignment is not None:
             number = self._number - self._first
@@ -148,7 +148,7 @@ class AudioJob:
         self.utterance = None
         joiner = self._joiner
         rate_hz = self._rate_hz
-        rest = joiner.finish(pause_after_s, last=end.last and not self._plan.job.more)
+        rest = joiner.finish(pause_after_s, last=end.last and not self._plan.job.part.more)
         end_s = self._before_s + joiner.end / rate_hz
         words: tuple[WordTimes, ...] | None = None
         if self._plan.words:
@@ -200,7 +200,7 @@ class AudioJob:
             plan.utterances[number].phonemes,
             plan.lengths[number],
             lead_frames=head.lead_frames,
-            with_phonemes=plan.job.timestamps == "phoneme",
+            with_phonemes=plan.job.report.timestamps == "phoneme",
             voice=plan.speakers[number].voice.name,
         )
 

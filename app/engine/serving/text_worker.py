@@ -105,7 +105,7 @@ class TextWorker:
     def _expect(self, job: JobHandle, plan: Plan) -> None:
         """Note how long the speech of a plan lasts."""
         speech_s = self._capacity.speech_s(spoken_symbols(plan.utterances))
-        silence_s = pauses_s(plan.utterances, plan.params.pause_s, more=plan.job.more)
+        silence_s = pauses_s(plan.utterances, plan.params.pause_s, more=plan.job.part.more)
         job.playback.expected_s = speech_s + silence_s
 
     def _check_rows(self, plan: Plan) -> None:

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from app.engine.ar.job import ArJob
 from app.engine.backend.synthesizer import Synthesizer
 from app.engine.interface import Plan
-from app.engine.job import Alignment, SpeechJob, WordTimes
+from app.engine.job import Alignment, ReportOptions, SpeechJob, WordTimes
 from app.engine.join.word_clock import WordClock
 from app.engine.nar.alignment import UtteranceAlignment
 from app.engine.nar.chunks import chunks_of
@@ -102,7 +102,8 @@ def plain(word: str) -> str:
 def planned(synthesizer: Synthesizer, line: str, knobs: dict[str, Any]) -> Plan:
     """Return the plan of a sentence with timestamps."""
     params = SamplingParams(seed=1, **knobs)
-    return synthesizer.planner.plan(SpeechJob("timed", line, params, timestamps="word"))
+    job = SpeechJob("timed", line, params, report=ReportOptions(timestamps="word"))
+    return synthesizer.planner.plan(job)
 
 
 def spoken(

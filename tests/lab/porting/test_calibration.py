@@ -9,7 +9,7 @@ import pytest
 from app.cli import main
 from app.commands.sentences import SENTENCES, read_sentences
 from app.engine.backend.synthesizer import Synthesizer
-from app.engine.job import SpeechJob
+from app.engine.job import ReportOptions, SpeechJob
 from app.main import load_synthesizer
 from app.settings import Settings
 from app.storage.preset_files import read_presets
@@ -45,7 +45,9 @@ def entropies(synthesizer: Synthesizer) -> dict[str, np.ndarray]:
     traces = []
     for text, seed in zip([*TEXTS, TEXTS[0]], (0, 0, 1), strict=True):
         params = SamplingParams(preset="stable", seed=seed)
-        plan = synthesizer.planner.plan(SpeechJob("a", text, params, trace=True))
+        plan = synthesizer.planner.plan(
+            SpeechJob("a", text, params, report=ReportOptions(trace=True))
+        )
         *_, last = synthesizer.speak(plan)
         assert last.result is not None
         traces += [piece.trace for piece in last.result.utterances]

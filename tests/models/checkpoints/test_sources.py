@@ -11,7 +11,7 @@ import torch
 from app.engine.admission.playback import Playback
 from app.engine.backend.synthesizer import Synthesizer
 from app.engine.errors import InvalidRequest
-from app.engine.job import AudioChunk, Samples, SpeechJob
+from app.engine.job import AudioChunk, ReadingOptions, Samples, SpeechJob
 from app.settings import BUILTIN_MODEL
 from lab.porting.convert import convert
 from models.checkpoints.encodec import OFFICIAL_URL, official_file
@@ -78,7 +78,7 @@ def spoken(
     job = SpeechJob(
         id="test",
         text=text,
-        language=language,
+        reading=ReadingOptions(language),
         max_duration_s=0.2,
         params=SamplingParams(seed=1),
     )

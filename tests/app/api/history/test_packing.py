@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from app.api.history.packing import pack_outcome, unpack_outcome
-from app.api.history.report import Failure
+from app.api.history.report import AskedSpeech, Failure
 from app.api.history.writer import report_pieces
 from app.api.requests import output_of
 from app.api.schemas import SpeechRequest
@@ -19,7 +19,6 @@ from app.engine.job import (
     PhonemeTimes,
     RankedTake,
     SamplerMemory,
-    SpeechJob,
     SpeechResult,
     Timings,
     UtteranceResult,
@@ -55,12 +54,12 @@ SPOKEN = (
 )
 
 
-def job(**fields) -> SpeechJob:
+def asked(**fields) -> AskedSpeech:
     wanted = SpeechRequest(input="Hello.", speed=1.5, loudness_lufs=-16, temperature=0.5, **fields)
-    return wanted.job("an-id", "alice", "alice")
+    return AskedSpeech(wanted.job("an-id", "alice", "alice"), wanted)
 
 
-def result(one: SpeechJob) -> SpeechResult:
+def result() -> SpeechResult:
     params = SamplingParams(seed=3, temperature=0.5)
     times = Timings(*(number / 7 for number in range(8)))
     return result_of(
@@ -71,14 +70,14 @@ def result(one: SpeechJob) -> SpeechResult:
 
 @pytest.mark.parametrize("trace", [False, True])
 def test_a_result_comes_back_as_it_was(trace) -> None:
-    one = job(trace=trace)
-    made = result(one)
+    speech = asked(trace=trace)
+    made = result()
     if not trace:
         made = replace(made, utterances=tuple(replace(u, trace=None) for u in SPOKEN))
-    read, outcome = unpack_outcome(pack_outcome(one, made))
+    read, outcome = unpack_outcome(pack_outcome(speech, made))
     assert isinstance(outcome, SpeechResult)
-    assert [*report_pieces(read, outcome)] == [*report_pieces(one, made)]
-    assert output_of(read, "mp3") == output_of(one, "mp3")
+    assert [*report_pieces(read.job, outcome)] == [*report_pieces(speech.job, made)]
+    assert output_of(read.job, "mp3") == output_of(speech.job, "mp3")
     for old, new in zip(made.utterances, outcome.utterances, strict=True):
         np.testing.assert_array_equal(old.codes, new.codes)
         assert (old.codes.dtype, old.codes.shape) == (new.codes.dtype, new.codes.shape)
@@ -92,8 +91,7 @@ def test_a_result_comes_back_as_it_was(trace) -> None:
 
 
 def test_a_trace_can_be_left_out() -> None:
-    one = job(trace=True)
-    _, outcome = unpack_outcome(pack_outcome(one, result(one), traces=False))
+    _, outcome = unpack_outcome(pack_outcome(asked(trace=True), result(), traces=False))
     assert [spoken.trace for spoken in outcome.utterances] == [None, None]
     assert outcome.utterances[0].codes.shape == (3, 8)
 
@@ -108,18 +106,21 @@ def test_a_trace_can_be_left_out() -> None:
     ],
 )
 def test_a_failure_comes_back_with_its_report(error) -> None:
-    one = job()
-    plan = Plan(one, SamplingParams(seed=9), 9, Voice(name="anna"), "en", (), 0.0, nar="whole")
+    speech = asked()
+    plan = Plan(
+        speech.job, SamplingParams(seed=9), 9, Voice(name="anna"), "en", (), 0.0, nar="whole"
+    )
     for known in (plan, None):
-        made = Failure.of(one, known, error, 7, 0.5, SPOKEN)
-        read, outcome = unpack_outcome(pack_outcome(one, made))
+        made = Failure.of(speech.job, known, error, 7, 0.5, SPOKEN)
+        read, outcome = unpack_outcome(pack_outcome(speech, made))
         assert outcome.finish_reason == made.finish_reason
-        assert [*report_pieces(read, outcome)] == [*report_pieces(one, made)]
+        assert [*report_pieces(read.job, outcome)] == [*report_pieces(speech.job, made)]
 
 
 def test_only_knobs_that_were_sent_count_as_sent() -> None:
-    read, _ = unpack_outcome(pack_outcome(job(), result(job())))
-    assert read.params.model_fields_set == {"speed", "loudness_lufs", "temperature"}
+    read, _ = unpack_outcome(pack_outcome(asked(), result()))
+    assert read.options.model_fields_set == {"speed", "loudness_lufs", "temperature"}
+    assert read.job.params.model_fields_set == {"temperature"}
 
 
 def archive(*arrays: Any, head: bytes = b"{}", **members: bytes) -> bytes:
@@ -145,7 +146,7 @@ LIMIT_BYTES = 2**18
 HOSTILE = {
     "nothing": b"",
     "no zlib": b"nothing",
-    "cut off": pack_outcome(job(), result(job()))[:200],
+    "cut off": pack_outcome(asked(), result())[:200],
     "no archive": zlib.compress(b"nothing"),
     "nested": archive(head=b"[" * 100_000),
     "a list": archive(head=b"[]"),
@@ -165,7 +166,7 @@ def test_what_is_damaged_is_refused(damage) -> None:
 def test_words_and_what_the_sampler_knew_come_back() -> None:
     memory = SamplerMemory(np.array([1.5, 2.5], np.float32), np.array([-9, 1]))
     spoken = replace(SPOKEN[0], words=WORDS, memory=memory)
-    _, came = unpack_outcome(pack_outcome(job(), replace(result(job()), utterances=(spoken,))))
+    _, came = unpack_outcome(pack_outcome(asked(), replace(result(), utterances=(spoken,))))
     (utterance,) = came.utterances
     assert utterance.words == WORDS
     assert utterance.memory is not None

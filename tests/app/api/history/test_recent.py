@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from app.api.history.recent import RecentSpeeches
-from app.api.history.report import Failure
+from app.api.history.report import AskedSpeech, Failure
+from app.api.schemas import SpeechOptions
 from app.engine.errors import UnknownSpeech
 from app.engine.job import SpeechJob
 from app.main import create_app
@@ -130,7 +131,7 @@ def test_only_the_latest_are_kept(keep) -> None:
 
 def outcome(name: str, client: str, recent: RecentSpeeches) -> None:
     job = SpeechJob(id=name, text="Hi.", params=SamplingParams(), owner=client, client=client)
-    recent.keep(job, Failure.of(job, None, None, 0, 0.0))
+    recent.keep(AskedSpeech(job, SpeechOptions()), Failure.of(job, None, None, 0, 0.0))
 
 
 def kept(name: str, owner: str, recent: RecentSpeeches) -> bool:

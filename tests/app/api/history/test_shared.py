@@ -5,8 +5,9 @@ import numpy as np
 import pytest
 
 from app.api.errors import RequestInProgress
-from app.api.history.report import Failure
+from app.api.history.report import AskedSpeech, Failure
 from app.api.history.shared import SharedSpeeches
+from app.api.schemas import SpeechOptions
 from app.engine.errors import UnknownSpeech
 from app.engine.job import SpeechJob, SpeechResult, UtteranceResult
 from app.storage.shared_state import KEY_PREFIX
@@ -25,10 +26,10 @@ def replicas(server, number=2, *, limit=8, keep_s=60, keep_bytes=1_000_000):
     return processes(server, number, made)
 
 
-def speech(name: str, owner: str = "", frames: int = 10) -> tuple[SpeechJob, SpeechResult]:
+def speech(name: str, owner: str = "", frames: int = 10) -> tuple[AskedSpeech, SpeechResult]:
     job = SpeechJob(name, "Hi.", SamplingParams(), owner=owner, client=owner or "127.0.0.1")
     codes = NOISE.integers(0, 1024, (frames, 8)).astype(np.int16)
-    return job, result_of(UtteranceResult(codes, "stop"), job_id=name)
+    return AskedSpeech(job, SpeechOptions()), result_of(UtteranceResult(codes, "stop"), job_id=name)
 
 
 async def found(recent: SharedSpeeches, name: str, owner: str = "") -> bool:
@@ -73,8 +74,8 @@ async def test_owners_are_kept_apart(redis_server) -> None:
 
 async def test_one_that_failed_is_no_result(redis_server) -> None:
     async with replicas(redis_server) as (here, there):
-        job, _ = speech("one")
-        here.keep(job, Failure.of(job, None, None, 0, 0.0))
+        asked, _ = speech("one")
+        here.keep(asked, Failure.of(asked.job, None, None, 0, 0.0))
         await written(here)
         with pytest.raises(UnknownSpeech, match="cancelled"):
             await there.complete("one", "")

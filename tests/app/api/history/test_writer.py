@@ -10,14 +10,14 @@ import pytest
 
 from app.api.history.report import SpeechReport
 from app.api.history.writer import ReportWriter, report_pieces
-from app.engine.job import SpeechJob, SpeechResult, UtteranceResult
+from app.engine.job import ReportOptions, SpeechJob, SpeechResult, UtteranceResult
 from samplers.ar.trace import FIELDS, entries
 from samplers.knobs.params import SamplingParams
 from tests.fakes import result_of
 
 FLAGS = {"repeated", "paused", "branched", "saw_nan", "saw_inf", "all_masked"}
 COUNTS = {"attempt", "code", "changed", "banned", "kept", "stop_rank", "entropix_state"}
-JOB = SpeechJob(id="a", text="Hi.", params=SamplingParams(), trace=True)
+JOB = SpeechJob(id="a", text="Hi.", params=SamplingParams(), report=ReportOptions(trace=True))
 
 
 def trace(draws: int) -> dict[str, np.ndarray[Any, Any]]:

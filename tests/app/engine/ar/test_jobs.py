@@ -16,7 +16,7 @@ from app.engine.backend.synthesizer import Synthesizer
 from app.engine.errors import GenerationFailed
 from app.engine.growing import JobChain
 from app.engine.interface import Plan
-from app.engine.job import SpeechJob, SpeechResult
+from app.engine.job import SpeechJob, SpeechPart, SpeechResult
 from app.engine.messages import ArMessage, UtteranceDone
 from app.engine.utterance import UtteranceSpec
 from gpu.kernels import FUSED, TORCH
@@ -213,7 +213,7 @@ def test_the_longest_utterance_has_a_cache_of_its_own_but_over_pages_where_a_ker
     spoken = replace(spoken, codes=np.repeat(sampled[:, None], 8, 1).astype(np.int16))
     one = plan(of, 1, 54.0, context_utterances=1)
     told = replace(before, utterances=(spoken,), frames=4000)
-    one = replace(one, job=replace(one.job, before=told))
+    one = replace(one, job=replace(one.job, part=SpeechPart(told)))
     monkeypatch.setattr(model.transformer, "kernels", kernels)
     pool = PagePool(model.config, 99, dtype=torch.float32, device=torch.device("cpu"))
     prefixes = PrefixCache(model, new_cache=pool.new_cache)
@@ -239,7 +239,7 @@ def spoken(
     **knobs: object,
 ) -> SpeechResult:
     params = SamplingParams.model_validate({"seed": 1, **knobs})
-    job = SpeechJob("id", text, params, max_duration_s=0.6, before=before, more=more)
+    job = SpeechJob("id", text, params, max_duration_s=0.6, part=SpeechPart(before, more))
     return synthesizer.spoken(job)
 
 

@@ -9,7 +9,7 @@ import torch
 
 from app.engine.backend import loading
 from app.engine.backend.synthesizer import Synthesizer
-from app.engine.job import SpeechJob
+from app.engine.job import ReportOptions, SpeechJob
 from app.settings import Settings
 from models.checkpoints.files import CheckpointError
 from models.checkpoints.hub import DownloadError, Unreachable
@@ -106,7 +106,13 @@ def test_a_head_that_does_not_exist_stops_the_load(toy) -> None:
     with pytest.raises(CheckpointError, match="layer 99"):
         Synthesizer.load(settings_of(toy, max_text_chars=99, alignment="99.0"))
     loaded = Synthesizer.load(settings_of(toy, max_text_chars=99, alignment="0.0"))
-    job = SpeechJob("a", "Hi.", SamplingParams(seed=3), max_duration_s=0.5, timestamps="word")
+    job = SpeechJob(
+        "a",
+        "Hi.",
+        SamplingParams(seed=3),
+        max_duration_s=0.5,
+        report=ReportOptions(timestamps="word"),
+    )
     *_, last = loaded.speak(loaded.planner.plan(job))
     assert last.result is not None
     assert last.result.utterances[0].words

@@ -13,6 +13,7 @@ from app.engine.job import (
     OutputOptions,
     Resume,
     SpeechJob,
+    SpeechPart,
     SpeechResult,
     UtteranceResult,
 )
@@ -50,7 +51,7 @@ def test_pauses_and_a_slow_speed_count():
 def test_what_fits_cannot_grow_beyond_the_limit():
     two = [Utterance("x", SECOND), Utterance("x", SECOND)]
     assert limit(JOB, two, 10.0) == pytest.approx(9.75)  # a pause between, none at the end
-    assert limit(replace(JOB, more=True), two, 10.0) == pytest.approx(9.5)
+    assert limit(replace(JOB, part=SpeechPart(more=True)), two, 10.0) == pytest.approx(9.5)
     assert limit(replace(JOB, max_duration_s=3.0), two, 10.0) == 3.0
     assert limit(replace(JOB, output=OutputOptions(0.5)), two, 10.0) == pytest.approx(4.75)
     assert limit(replace(JOB, output=OutputOptions(4.0)), two, 10.0) == pytest.approx(9.75)
@@ -64,7 +65,7 @@ def test_words_that_last_too_long_are_refused_unless_cut():
 
 
 def test_what_was_spoken_before_counts():
-    later = replace(JOB, before=before(audio_s=8.0, frames=round(6 * RATE_HZ)))
+    later = replace(JOB, part=SpeechPart(before(audio_s=8.0, frames=round(6 * RATE_HZ))))
     assert limit(later, [Utterance("x", SECOND)], 10.0) == pytest.approx(6 + 2)
     with pytest.raises(InvalidRequest):
         limit(later, [Utterance("x", SECOND * 3)], 10.0)
@@ -75,7 +76,8 @@ def test_rates_count_as_they_are_heard():
     assert limit(JOB, [fast], 10.0) == pytest.approx(10)  # 30 s of speech in 7.5
     with pytest.raises(InvalidRequest, match="about 12 s"):
         limit(JOB, [slow], 10.0)
-    later = replace(JOB, before=before(audio_s=8.0, frames=round(6 * RATE_HZ), rate=0.75))
+    slower = before(audio_s=8.0, frames=round(6 * RATE_HZ), rate=0.75)
+    later = replace(JOB, part=SpeechPart(slower))
     assert limit(later, [Utterance("x", SECOND)], 10.0) == pytest.approx(8 + 2)
 
 
