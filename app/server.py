@@ -59,7 +59,7 @@ def serve(app: FastAPI, settings: Settings, began_s: float | None = None) -> boo
         when_ready=lambda: engine.status.state == "ready",
         began_s=monotonic() if began_s is None else began_s,
     )
-    engine.when_failed(server.stop_failed)
+    engine.lifecycle.when_failed(server.stop_failed)
     logging.getLogger("uvicorn.error").addFilter(_shorten_cancelled)
     server.run()
     return not server.failed

@@ -35,7 +35,7 @@ async def main() -> None:
     """Run the command line."""
     sentences = SENTENCES.read_text("utf-8").splitlines()[:SPOKEN]
     async with create_engine(Settings(model=str(BUILTIN_MODEL))) as engine:
-        await engine.wait_ready()
+        await engine.lifecycle.wait_ready()
         for voice in engine.voices.builtin:
             assert voice.audio is not None
             path = voice.audio.with_suffix(".json")

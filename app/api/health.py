@@ -124,6 +124,6 @@ async def get_ready(services: ServicesDep) -> Ready:
     """Return 200 if requests are accepted, else 503 with the reason."""
     services.admission.check_open()
     engine = services.engine
-    engine.check_ready()
+    engine.lifecycle.check_ready()
     info = engine.info
     return Ready(model=info.name, model_sha256=info.sha256, word_times=info.aligns)

@@ -72,7 +72,7 @@ class Services:
     def live_place(self, client: str) -> AbstractContextManager[None]:
         """Return a place for a session, to be entered at once; raises TooManySessions."""
         self.admission.check_open()
-        self.engine.check_ready()
+        self.engine.lifecycle.check_ready()
         sessions = self.limits.live_sessions
         if not sessions.free(client):
             raise TooManySessions(

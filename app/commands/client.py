@@ -131,7 +131,7 @@ async def _until_ready(app: "FastAPI", show: Callable[[str], None]) -> None:
     from cpu.first_start import compilations
 
     engine: SpeechEngine = app.state.services.engine
-    waiting = asyncio.create_task(engine.wait_ready())
+    waiting = asyncio.create_task(engine.lifecycle.wait_ready())
     while not waiting.done():
         state = engine.status.state
         show("compiling, at the first start only" if compilations() else state)

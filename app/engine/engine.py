@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from functools import partial
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from app.engine.admission.cgroups import longest_throttle_s
 from app.engine.admission.cost_model import CostModel
@@ -28,14 +28,15 @@ from app.engine.interface import Batch, GoldenResult, ModelInfo, Reading
 from app.engine.job import Codes, FinishReason, SpeechJob, SpeechResult
 from app.engine.model import LoadedModel
 from app.engine.serving.audio_worker import AudioWorker
-from app.engine.serving.fair_queue import OnPiece, TurnThread
+from app.engine.serving.fair_queue import OnPiece
 from app.engine.serving.job_queue import JobQueue
+from app.engine.serving.lifecycle import Lifecycle
 from app.engine.serving.metrics import EngineMetrics
 from app.engine.serving.outcomes import JobLog
-from app.engine.serving.pacing import ClientPacer
+from app.engine.serving.recording_turns import RecordingTurns
 from app.engine.serving.running import JobHandle, SpeechStream
 from app.engine.serving.scheduler import Scheduler
-from app.engine.serving.status import WAITS_FOR, EngineState, EngineStatus
+from app.engine.serving.status import WAITS_FOR, EngineStatus
 from app.engine.serving.supervisor import Supervisor
 from app.engine.serving.text_worker import TextWorker
 from app.engine.voices import Voices
@@ -44,8 +45,6 @@ from samplers.knobs.params import SamplingParams
 
 if TYPE_CHECKING:
     from app.settings import Settings  # needs pydantic-settings, absent where torch is alone
-
-_T = TypeVar("_T")
 
 log = logging.getLogger(__name__)
 
@@ -58,6 +57,17 @@ _MOST_READINGS = 10
 """Texts that may wait to be read without being spoken: each takes up to half a second."""
 
 
+_AR = "level 0"
+_AUDIO = "sound"
+
+
+class _Checked(NamedTuple):
+    """What the warm-up has found; None before."""
+
+    deterministic: bool | None = None  # of `CheckPart.check_deterministic`
+    golden: GoldenResult | None = None  # of `CheckPart.check_golden`
+
+
 def _mean(seconds: Sequence[float]) -> float:
     return sum(seconds) / len(seconds) if seconds else 0.0
 
@@ -66,7 +76,6 @@ class SpeechEngine:
     """Runs jobs side by side, on one loaded model, that ``load`` returns in a worker."""
 
     def __init__(self, load: Callable[[], LoadedModel], settings: "Settings") -> None:
-        self._load = load
         self._settings = settings
         self.metrics = EngineMetrics()
         slots = settings.slots
@@ -82,28 +91,22 @@ class SpeechEngine:
             self._queue, self._audio_worker, self._capacity, self.metrics, slots=slots
         )
         self._text_worker = TextWorker(self._queue, self._outcomes, self._capacity, slots=slots)
-        self._recordings = TurnThread("speech-recordings")
-        self._pacer = ClientPacer()
+        self._recordings = RecordingTurns()
         self._supervisor = Supervisor(self.metrics, on_give_up=self._fail)
         self._readings = ClientQuota(_MOST_READINGS)
         self._loaded: LoadedModel | None = None
-        self._state: EngineState = "new"
-        self._error: str | None = None
-        self._deterministic: bool | None = None  # of `CheckPart.check_deterministic`; None before
-        self._golden: GoldenResult | None = None  # of `CheckPart.check_golden`; None before
-        self._on_failed: Callable[[], None] = lambda: None
-        self._changing = threading.Lock()  # held while the state changes
-        self._warming = threading.Lock()
-        self._cold = {"level 0", "sound"}
-        self._began_s = monotonic()
-        self._thread = threading.Thread(target=self._work, name="speech-ar", daemon=True)
+        self.lifecycle = Lifecycle(_AR, _AUDIO)
+        self._checked = _Checked()
+        self._thread = threading.Thread(
+            target=self._work, args=(load,), name="speech-ar", daemon=True
+        )
         self.metrics.queued.set_function(lambda: len(self._queue))
         self.metrics.running.set_function(lambda: len(self._queue.running))
 
     @property
     def status(self) -> EngineStatus:
         """The state of the engine now."""
-        state = self._state
+        state = self.lifecycle.state
         slots = self._settings.slots
         now_s = monotonic()
         beats_s = {
@@ -114,7 +117,7 @@ class SpeechEngine:
         return EngineStatus(
             state=state,
             waits_for=WAITS_FOR.get(state),
-            error=self._error,
+            error=self.lifecycle.error,
             queued=len(self._queue),
             running=len(self._queue.running),
             beat_age_s=max(beats_s.values()),
@@ -122,8 +125,8 @@ class SpeechEngine:
             beats_s=beats_s | {"recordings": self._recordings.silent_s},
             slots=slots,
             used_slots=slots - self._queue.free_rows if state in {"ready", "draining"} else 0,
-            deterministic=self._deterministic,
-            golden=self._golden,
+            deterministic=self._checked.deterministic,
+            golden=self._checked.golden,
             streams=self._capacity.streams,
         )
 
@@ -148,13 +151,9 @@ class SpeechEngine:
         return self._model.planner.presets
 
     def start(self) -> None:
-        """Start the workers, which load the model; `wait_ready` waits for that."""
+        """Start the workers, which load the model; `Lifecycle.wait_ready` waits for that."""
         sys.setswitchinterval(min(sys.getswitchinterval(), SWITCH_INTERVAL_S))
         self._thread.start()
-
-    def when_failed(self, callback: Callable[[], None]) -> None:
-        """Have a function called, in a worker, once only a restart of the process helps."""
-        self._on_failed = callback
 
     def submit(self, job: SpeechJob) -> SpeechStream:
         """Queue a job, without waiting; return its chunks. Must be called on an event loop.
@@ -178,7 +177,7 @@ class SpeechEngine:
 
         Raises EngineBusy if too many texts wait to be read, or too many of the client's.
         """
-        self.check_ready()
+        self.lifecycle.check_ready()
         if not self._readings.free(job.client):
             raise EngineBusy(
                 "too many texts wait to be read, or too many of yours", retry_after_s=1
@@ -189,9 +188,9 @@ class SpeechEngine:
 
     async def encode(self, job_id: str, content: bytes, client: str = "") -> Codes:
         """Return the codes ``[T, K]`` of an audio file; raises EngineBusy as `read`."""
-        self.check_ready()
+        self.lifecycle.check_ready()
         if not self._readings.free(client):
-            await self._pacer.refuse()
+            await self._recordings.refuse()
             raise EngineBusy("too much waits to be read, or too much of yours", retry_after_s=1)
         with self._readings.held(client):
             encoder = self._model.encoder
@@ -199,20 +198,16 @@ class SpeechEngine:
             def encode(_: OnPiece) -> Codes:
                 return encoder.encode(encoder.read_audio(content))
 
-            return await self._in_turn(job_id, client, encode)
+            return await self._recordings.result(job_id, client, encode)
 
     async def recording(
         self, job_id: str, content: bytes, client: str = "", start_s: float | None = None
     ) -> Recording:
         """Return what an audio file has, in which the caller limits how many wait at once."""
         encoder = self._model.encoder
-        return await self._in_turn(job_id, client, lambda _: encoder.read_audio(content, start_s))
-
-    async def _in_turn(self, job_id: str, client: str, run: Callable[[OnPiece], _T]) -> _T:
-        """Have a client's recording dealt with when its turn has come: one at a time of all."""
-        # After one that is refused or left its client's next waits; see `ClientPacer`.
-        async with self._pacer.turn(client):
-            return await asyncio.wrap_future(self._recordings.result(job_id, client, 1, run))
+        return await self._recordings.result(
+            job_id, client, lambda _: encoder.read_audio(content, start_s)
+        )
 
     def replay(self, job_id: str, result: SpeechResult, client: str = "") -> SpeechStream:
         """Make the audio of a speech once more, the same samples, from its codes; as `submit`.
@@ -242,17 +237,6 @@ class SpeechEngine:
                 retry_after_s=max(1, min(60, math.ceil(wait_s - self._settings.max_wait_s))),
             )
 
-    async def wait_ready(self) -> None:
-        """Wait until jobs are accepted; raises as `check_ready` where they never will be."""
-        while self._state in {"new", "loading", "warming"}:
-            await asyncio.sleep(0.02)
-        self.check_ready()
-
-    def check_ready(self) -> None:
-        """Do nothing if jobs are accepted."""
-        if self._state != "ready":
-            raise self._not_ready()
-
     def check_healthy(self) -> None:
         """Raise EngineNotReady if only a restart of the process helps; the message says why."""
         status = self.status
@@ -262,8 +246,7 @@ class SpeechEngine:
 
     async def drain(self, timeout_s: float) -> None:
         """Accept no more jobs and wait until all have ended, at most ``timeout_s`` seconds."""
-        if self._state == "ready":
-            self._state = "draining"
+        self.lifecycle.drain()
         ends_s = monotonic() + timeout_s
         while (len(self._queue) or self._queue.running) and monotonic() < ends_s:
             await asyncio.sleep(0.02)
@@ -272,9 +255,7 @@ class SpeechEngine:
         """End the workers; jobs that have not ended are cancelled."""
         self._text_worker.close()
         self._recordings.close()
-        with self._changing:
-            if self._state != "failed":
-                self._state = "stopped"
+        self.lifecycle.stop()
         self._close()
         if self._thread.ident is not None:
             await asyncio.to_thread(self._thread.join)
@@ -289,16 +270,12 @@ class SpeechEngine:
     @property
     def _model(self) -> LoadedModel:
         if self._loaded is None:
-            raise self._not_ready()
+            raise self.lifecycle.not_ready()
         return self._loaded
-
-    def _not_ready(self) -> EngineNotReady:
-        why = self._error or f"waiting for {WAITS_FOR.get(self._state)}"
-        return EngineNotReady(f"not ready: {why}", retry_after_s=5)
 
     def _admit(self, job_id: str, **given: Any) -> JobHandle:
         """Give a job a place in the queue; see `JobHandle` for what is given."""
-        self.check_ready()
+        self.lifecycle.check_ready()
         job = JobHandle(job_id, self._settings.request_timeout_s, self._wake, **given)
         if not self._queue.admit(job):
             raise EngineBusy(
@@ -324,24 +301,16 @@ class SpeechEngine:
 
     # What follows runs in the workers.
 
-    def _enter(self, state: EngineState) -> bool:
-        """Change the state unless the engine was stopped; return whether it is the new one."""
-        with self._changing:
-            if self._state != "stopped":
-                self._state = state
-            return self._state == state
-
     def _fail(self, why: str) -> None:
         """Enter the state `failed`, which only a restart of the process ends."""
-        self._error = why
-        self._enter("failed")
+        self.lifecycle.fail(why)
         self._close()
-        self._on_failed()
+        self.lifecycle.tell_failed()
 
-    def _work(self) -> None:
+    def _work(self, load: Callable[[], LoadedModel]) -> None:
         """Load the model, and run level 0 here and the audio worker in a thread until stopped."""
         try:
-            model, batch = self._load_and_warm_up()
+            model, batch = self._load_and_warm_up(load)
         except Exception as error:
             # A ValueError is about the operator's files and says all; others are our mistakes.
             expected = isinstance(error, ValueError)
@@ -349,7 +318,7 @@ class SpeechEngine:
             log.error("the model cannot be used: %s", why, exc_info=not expected)
             self._fail(why)
             return
-        if self._state == "stopped":
+        if self.lifecycle.state == "stopped":
             return
 
         batches = [batch]
@@ -360,15 +329,15 @@ class SpeechEngine:
         def run_audio() -> None:
             with model.audio.sound_context():
                 model.audio.prepare_audio()
-                self._warmed("sound", model)
+                self._warmed(_AUDIO, model)
                 self._audio_worker.run(model.audio)
 
         def supervise_audio() -> None:
-            self._supervisor.run("sound", run_audio, self._audio_worker.fail_all)
+            self._supervisor.run(_AUDIO, run_audio, self._audio_worker.fail_all)
 
         sound = threading.Thread(target=supervise_audio, name="speech-audio", daemon=True)
         sound.start()
-        self._supervisor.run("level 0", run_ar, self._scheduler.fail_all)
+        self._supervisor.run(_AR, run_ar, self._scheduler.fail_all)
         sound.join()
         model.close()
 
@@ -379,7 +348,7 @@ class SpeechEngine:
             with closing(
                 batches.pop() if batches else model.ar.batch(self._settings.slots)
             ) as batch:
-                self._warmed("level 0", model)
+                self._warmed(_AR, model)
                 rate_hz = model.info.frame_rate_hz
                 self._scheduler.run(batch, rate_hz, idle_after_s, model.memory.fits)
             if not self._queue.closed:
@@ -387,40 +356,40 @@ class SpeechEngine:
                 model.memory.unload(lambda: self._queue.empty)
                 self._scheduler.sleep()
 
-    def _load_and_warm_up(self) -> tuple[LoadedModel, Batch]:
+    def _load_and_warm_up(self, load: Callable[[], LoadedModel]) -> tuple[LoadedModel, Batch]:
         """Return the model once it has spoken, and a batch."""
-        self._enter("loading")
+        self.lifecycle.enter("loading")
         log.info("loading the model")
-        model = self._load()
-        self._enter("warming")
+        model = load()
+        self.lifecycle.enter("warming")
         model.audio.prepare_audio()
-        self._deterministic = model.checks.check_deterministic()
-        if not self._deterministic:
+        deterministic = model.checks.check_deterministic()
+        self._checked = _Checked(deterministic)
+        if not deterministic:
             log.warning("a job has other codes among others than alone")
         batch = model.checks.measure(self._capacity, self._settings.slots)
         if self._settings.check_golden:
-            self._golden = model.checks.check_golden()
-            if self._golden is not None and self._golden.different:
+            golden = model.checks.check_golden()
+            self._checked = _Checked(deterministic, golden)
+            if golden is not None and golden.different:
                 log.warning(
                     "%d of %d golden requests have other codes on this machine than those stored",
-                    self._golden.different,
-                    self._golden.spoken,
+                    golden.different,
+                    golden.spoken,
                 )
         return model, batch
 
     def _warmed(self, worker: str, model: LoadedModel) -> None:
         """Note that a worker has all that it needs; when both have, jobs are accepted."""
-        with self._warming:
-            self._cold.discard(worker)
-            if self._cold or self._state != "warming":
-                return
-            self._loaded = model
-            for name in model.memory.cache_bytes:
-                count = partial(lambda of: model.memory.cache_bytes.get(of, 0), name)
-                self.metrics.cache_bytes.labels(name).set_function(count)
-            self._queue.free_rows = self._settings.slots
-            self._scheduler.beat_s = self._audio_worker.beat_s = monotonic()
-            if self._enter("ready"):
-                info = model.info
-                took_s = monotonic() - self._began_s
-                log.info("ready: %s on %s in %.1f s", info.name, info.device, took_s)
+        if not self.lifecycle.warmed(worker):
+            return
+        self._loaded = model
+        for name in model.memory.cache_bytes:
+            count = partial(lambda of: model.memory.cache_bytes.get(of, 0), name)
+            self.metrics.cache_bytes.labels(name).set_function(count)
+        self._queue.free_rows = self._settings.slots
+        self._scheduler.beat_s = self._audio_worker.beat_s = monotonic()
+        if self.lifecycle.enter("ready"):
+            info = model.info
+            took_s = monotonic() - self.lifecycle.began_s
+            log.info("ready: %s on %s in %.1f s", info.name, info.device, took_s)

@@ -103,7 +103,7 @@ class Replica:
     async def check_health(self) -> None:
         """Return when the replica can speak."""
         self._engine.check_healthy()
-        await self._engine.wait_ready()
+        await self._engine.lifecycle.wait_ready()
 
     def record_autoscaling_stats(self) -> dict[str, float]:
         """Return the rows in use and the requests that wait, as a part of the rows."""

@@ -15,7 +15,7 @@ async def test_what_is_loaded_is_exempt() -> None:
     gc.unfreeze()  # what an engine of another test left
     try:
         async with fake_engine() as engine:
-            await engine.wait_ready()
+            await engine.lifecycle.wait_ready()
             freeze_when_ready(engine).join(20)
             assert gc.get_freeze_count() > 1000
     finally:
@@ -26,7 +26,7 @@ async def test_an_engine_that_stops_ends_the_wait() -> None:
     engine = fake_engine()
     thread = freeze_when_ready(engine)
     engine.start()
-    await engine.wait_ready()
+    await engine.lifecycle.wait_ready()
     await engine.stop()
     thread.join(20)
     assert not thread.is_alive()

@@ -79,7 +79,7 @@ class LiveSession(ABC, Generic[M]):
     ) -> LiveSpeech:
         """Begin a speech, whose work is counted until it has ended, under a name of no open one."""
         services = self._services
-        services.engine.check_ready()
+        services.engine.lifecycle.check_ready()
         await check_voice(services, options.voice, self._owner)
         job = options.job_of("", messages.id, self._owner, self._client)
         if (place := options.continue_from) is not None:

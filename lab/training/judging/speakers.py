@@ -98,7 +98,7 @@ class BuiltIn:
         self._engine = create_engine(Settings(model=str(folder)))
         self._loop = asyncio.Runner()
         self._engine.start()
-        self._loop.run(self._engine.wait_ready())
+        self._loop.run(self._engine.lifecycle.wait_ready())
 
     def __call__(self, text: str, seed: int) -> Speech:
         """Have the engine speak ``text`` in the default voice with the default preset."""

@@ -15,7 +15,7 @@ async def running(
 ) -> AsyncIterator[tuple[SpeechEngine, FakeBackend]]:
     own = backend or FakeBackend()
     async with fake_engine(own, **limits) as engine:
-        await engine.wait_ready()
+        await engine.lifecycle.wait_ready()
         yield engine, own
 
 

@@ -117,7 +117,7 @@ async def test_no_thread_computes_while_another_records_at_the_start_after_crash
     options = Settings(max_queue=4, request_timeout_s=60.0, slots=2, unload_after_s=0.5)
     model = settings_of(toy, max_text_chars=200)
     async with SpeechEngine(lambda: Synthesizer.load(model), options) as engine:
-        await engine.wait_ready()
+        await engine.lifecycle.wait_ready()
         first = await spoken(engine, "first")
         counts = [device.captured]
         for worker in ("level 0", "sound"):

@@ -254,7 +254,7 @@ async def test_before_it_is_ready_it_tells_what_it_waits_for():
             engine.submit(job("early"))
         engine.check_healthy()
         may_load.set()
-        await engine.wait_ready()
+        await engine.lifecycle.wait_ready()
         assert engine.status.waits_for is None
 
 
@@ -264,7 +264,7 @@ async def test_a_model_that_cannot_be_loaded_is_told_and_is_unhealthy():
 
     async with SpeechEngine(load, Settings(max_queue=1, request_timeout_s=60)) as engine:
         with pytest.raises(EngineNotReady, match="tensor x is missing"):
-            await engine.wait_ready()
+            await engine.lifecycle.wait_ready()
         with pytest.raises(EngineNotReady, match="tensor x is missing"):
             engine.check_healthy()
         assert engine.status.state == "failed"
@@ -376,7 +376,7 @@ async def test_jobs_are_accepted_once_both_workers_have_what_they_need():
     await until(lambda: backend.asked == 2)
     assert engine.status.state == "warming"
     backend.warm.set()
-    await engine.wait_ready()
+    await engine.lifecycle.wait_ready()
     await engine.stop()
 
 

@@ -33,7 +33,7 @@ async def speaking(toy: str) -> AsyncIterator[SpeechEngine]:
     settings = settings_of(toy, weights="int8", alignment="1.1+3", check_golden=False)
     engine = create_engine(settings)
     async with engine, asyncio.timeout(60):
-        await engine.wait_ready()
+        await engine.lifecycle.wait_ready()
         yield engine
 
 

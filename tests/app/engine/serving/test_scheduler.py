@@ -230,7 +230,7 @@ def job(name: str, text: str, client: str, **knobs: object) -> SpeechJob:
 async def test_a_stranger_speaks_while_one_client_has_all_the_rows_and_places_that_it_may():
     backend = FakeBackend()
     async with fake_engine(backend, slots=10, max_queue=10) as engine:
-        await engine.wait_ready()
+        await engine.lifecycle.wait_ready()
         greedy = [engine.submit(job(str(n), "wait for me", "greedy", best_of=8)) for n in range(8)]
         while not backend.began.is_set():
             await asyncio.sleep(0.01)
@@ -248,7 +248,7 @@ async def test_a_stranger_speaks_while_one_client_has_all_the_rows_and_places_th
 
 async def test_no_job_may_take_the_rows_that_are_kept():
     async with fake_engine(slots=8) as engine:
-        await engine.wait_ready()
+        await engine.lifecycle.wait_ready()
         with pytest.raises(InvalidRequest, match="8 rows of the batch, and one may have 7 of 8"):
             await anext(engine.submit(job("a", "Hi.", "", best_of=8)))
 
