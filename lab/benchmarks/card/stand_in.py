@@ -138,7 +138,7 @@ def _script() -> np.ndarray[Any, Any]:
 def _step_of(batch: GraphRunner, function: Any) -> Costly:
     """Return what stands for a step of a batch that is being made."""
     (rows,) = function.args
-    sampled = batch._results[None] if batch._results.ndim == 2 else batch._results
+    sampled = batch._results.codes
     if "sample" not in function.func.__name__:
         return Costly(FRAME_S + ROW_S * rows)
 

@@ -293,7 +293,7 @@ def counted_step(
     batch = _FrameBatch(model, make_pool(model, 1 << 30, held), streams, columns, eager)
     counted = Counted()
     with torch.inference_mode(), _Attention(counted), counted:
-        (batch._sampling if draws else batch._feeding)[streams]()
+        (batch._graphs.sampling if draws else batch._graphs.feeding)[streams]()
     assert batch.cache.max_length == columns
     return counted
 

@@ -15,6 +15,7 @@ import torch
 
 from app.engine.ar.graph_runner import GraphRunner
 from app.engine.ar.model_runner import ArModelRunner
+from app.engine.ar.row_pages import RowPages
 from app.engine.ar.stage import ArBatch
 from gpu.graphs import Capture, GraphCapturer, eager
 from gpu.kernels import FUSED, TORCH
@@ -175,10 +176,10 @@ def test_a_step_waits_for_nothing_and_launches_little(model, numbers, most) -> N
     for _ in range(3):
         one.step()
     feed, replays = feed_of(one), list[int]()
-    held: list[dict[Any, Any]] = [feed._feeding, feed._sampling]
+    held: list[dict[Any, Any]] = [feed._graphs.feeding, feed._graphs.sampling]
     for recordings in held:  # what these play is the tape's
         recordings.update(dict.fromkeys(recordings, lambda: replays.append(0)))
-    feed._attending = lambda: replays.append(0)
+    feed._graphs.attending = lambda: replays.append(0)
     with Watch("raise").on() as watch:
         one.step()
     assert len(replays) == 1
@@ -240,7 +241,7 @@ def test_a_row_has_the_pages_that_it_has_grown_into_and_shares_its_voice(model) 
         one.step()
         assert not {*first[1:]} & {*other[1:]}
     assert pool.pages - pool.free == 2
-    assert (feed.pages == pool.padding).all()
+    assert (feed.places.pages == pool.padding).all()
 
 
 def test_an_utterance_that_finds_no_page_fails_alone(model) -> None:
@@ -262,8 +263,8 @@ FAULTS = {
         GraphRunner._run, "frames.clamp(min=1)", "frames.clamp(1, 2)"
     ),
     "the host writes into another table than the recorded one": Fault(
-        GraphRunner.__init__, "for rows in reversed(self._sizes):",
-        "for rows in reversed(self._sizes):\n            self.plain = self.plain.clone()",
+        GraphRunner.__init__, "for rows in reversed(graphs.sizes):",
+        "for rows in reversed(graphs.sizes):\n            self.plain = self.plain.clone()",
     ),
     "a row keeps the length of the one before in its slot": Fault(
         SlotTable.begin, "self.beam_scores[slot] = 0.0", "length = int(self.lengths[slot])"
@@ -279,17 +280,17 @@ FAULTS = {
         "self._source.numpy()[: self._most[ticket]].copy()",
     ),
     "a row that grows into a new page goes on in its first": Fault(
-        GraphRunner._moved, "= pages", "= pages[:1]"
+        RowPages.lay, "= pages", "= pages[:1]"
     ),
     "a row that has ended goes on writing to its pages": Fault(
-        GraphRunner._leave, "self.pages[slot] = self._padding", "continue"
+        GraphRunner._leave, "self.places.lay(slot, ())", "continue"
     ),
     "two rows write to a page that is not full": Fault(
         PagedCache._copy, "self.reserve(slot, end)", "self._pages[slot].append(pages[whole])"
     ),
     "the table of pages goes up only before the first frame": Fault(
-        GraphRunner._replay, "if self._rows_changed:",
-        "if self._rows_changed and not self.table.lengths.any():",
+        GraphRunner._replay, "self.places.send()",
+        "None if self.table.lengths.any() else self.places.send()",
     ),
     "the logits are left where the next has its temporaries": Fault(
         GraphRunner._feed, "self._logits[:rows].copy_(logits)", "self._logits = logits"
