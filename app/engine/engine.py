@@ -27,13 +27,13 @@ from app.engine.errors import EngineBusy, EngineNotReady
 from app.engine.interface import Batch, GoldenResult, ModelInfo, Reading
 from app.engine.job import Codes, FinishReason, SpeechJob, SpeechResult
 from app.engine.model import LoadedModel
+from app.engine.recording_turns import RecordingTurns
 from app.engine.serving.audio_worker import AudioWorker
 from app.engine.serving.fair_queue import OnPiece
 from app.engine.serving.job_queue import JobQueue
 from app.engine.serving.lifecycle import Lifecycle
 from app.engine.serving.metrics import EngineMetrics
 from app.engine.serving.outcomes import JobLog
-from app.engine.serving.recording_turns import RecordingTurns
 from app.engine.serving.running import JobHandle, SpeechStream
 from app.engine.serving.scheduler import Scheduler
 from app.engine.serving.status import WAITS_FOR, EngineStatus
