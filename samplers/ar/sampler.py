@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from samplers.ar.batch_view import BatchView
 from samplers.ar.effects import SAMPLING, Effects
-from samplers.ar.pipeline import BatchView
 from samplers.ar.state import Avoided, HostColumn, RowInput, SlotTable
 from samplers.ar.trace import StepTensors, Trace, TraceStep
 from samplers.ops.beam import extend
@@ -167,7 +167,7 @@ class ArSampler:
         """
         rows = self._batch_views(tuple(self.active if slots is None else slots))
         rows.load()
-        logits = rows.guide(own, null)
+        logits = rows.guidance.guide(own, null)
         if self.table.avoids(rows.slots):
             logits = rows.avoid(own, logits)
         scores = rows.scores(sanitise(logits))
@@ -189,7 +189,7 @@ class ArSampler:
         sampled = step.sampled
         empty = step.sampled.empty if drawn is None else step.sampled.empty & (drawn < 0)
         ended = empty | (sampled.codes == self._stop_token)
-        stopped = rows.stopped | ended | (rows.lengths >= rows.limits[:, 0])
+        stopped = rows.stopped | ended | (rows.lengths >= rows.numbers.limits[:, 0])
         codes = sampled.codes.masked_fill(stopped, self._stop_token)
         alternatives = sampled.alternatives
         if alternatives is not None and (decision := step.scores.decision) is not None:
@@ -209,7 +209,7 @@ class ArSampler:
     def _search(self, rows: BatchView, step: StepTensors) -> tuple[StepTensors, Sequence[int]]:
         """Extend the beams of every search; a row may become the continuation of another."""
         logits = step.scores.logits
-        full = rows.lengths >= rows.limits[:, 0]
+        full = rows.lengths >= rows.numbers.limits[:, 0]
         finished = rows.stopped | full | ~(logits > -torch.inf).any(-1)
         found = extend(
             rows.pipeline.searches, logits, step.sampled.codes, rows.beam_scores, finished
