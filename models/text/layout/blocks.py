@@ -54,6 +54,7 @@ _DEFINITION: Final = re.compile(
 _MAYBE_DEFINITION: Final = re.compile(r"[ \t]*\[[^\[\]\n]{0,60}(?:\](?::[^\n]{0,160})?)?\Z")
 # A line of its own, such as a direction of a play; markup has a colon or no word.
 _BRACKETED: Final = re.compile(r"[ \t]*\[[^\[\]\n:]*[a-z]{2}[^\[\]\n:]*\][ \t\r]*\Z")
+_NUMBERED: Final = re.compile(rf"[ \t]*[IVX]\.{TITLE}")
 _FORMULA: Final = re.compile(
     r"[ \t]*(?:\$\$[^$]*\$\$|\\\[.*\\\]|\\begin\{.*\\end\{[a-z]+\*?\})[.,;]?[ \t\r]*\Z"
 )
@@ -205,6 +206,8 @@ class BlockRewriter:
             self._line = self._line._replace(kind="heading")
         elif self._line.kind == "text" and self._line.chars <= len(line) and _FORMULA.match(line):
             self._line = self._line._replace(kind="formula", chars=0)
+        elif self._line.kind == "text" and self._line.chars <= len(line) and _NUMBERED.match(line):
+            self._line = self._line._replace(kind="item")
         elif self._line.kind == "text" and _NAMED.match(self._head):
             self._line = self._line._replace(kind="named")
         self._in_line = False

@@ -165,7 +165,7 @@ RULES: Final = (
         _day_first,
     ),
     rule(
-        rf"{ALONE}(?P<year>(?:19|20)\d\d)-?W(?P<week>0[1-9]|[1-4]\d|5[0-3])(?:-(?P<day>[1-7]))?(?!\w)",
+        rf"{ALONE}(?P<year>(?:19|20)\d\d)-?W(?P<week>0[1-9]|[1-4]\d|5[0-3])(?:-?(?P<day>[1-7]))?(?!\w)",
         _week,
     ),
     rule(rf"{ALONE}((?:19|20)\d\d)-?(Q[1-4])(?!\w)", r"\2 \1"),

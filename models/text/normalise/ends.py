@@ -30,6 +30,7 @@ from models.text.normalise.vocabulary import (
     OPENERS,
     PLACING,
     REFERENCES,
+    SHORT_BOOKS,
     SHORT_MONTHS,
     STREETS,
     TITLES,
@@ -48,7 +49,8 @@ _MEASURES: Final = re.compile(rf"(?:{_UNIT})\Z")
 _NUMERAL: Final = re.compile(r"(?=[IVX]{2})X{0,2}(?:IX|IV|V?I{0,3})")
 _INITIALS: Final = re.compile(r"(?:[A-Za-z]\.)+[A-Za-z]|[A-HJ-Za-z]")
 _TIME: Final = re.compile(r"(?:\d*[ap]\.m|\d+[ap]m|[ap]m)")
-_FOLLOWED: Final = re.compile(r"\d+\s?ff")
+_FOLLOWED: Final = re.compile(r"\d+\s?ff?")
+_CHAPTER: Final = re.compile(r"\s\d{1,3}:\d")
 _TITLE: Final = re.compile(r"[ \t]+(?:[A-Z][^.!?\n]{0,60})?+(?P<end>[.!?\n]?)")
 _ORDINAL: Final = re.compile(
     r"\d+(?:st|nd|rd|th)|First|Second|Third|Fourth|Fifth|Sixth|Seventh|Eighth|Ninth|Tenth"
@@ -106,8 +108,10 @@ def abbreviates(upcoming: Following) -> bool | None:
     line = text[near : at - len(before)].rpartition("\n")[2]
     if _NUMERAL.fullmatch(before) and not line.strip(" \t*_"):  # II. Methods
         return None if upcoming.open and not upcoming.next else "\n" not in upcoming.gap
-    if before == "I" and not line.strip(" \t*_#"):
+    if before in {"I", "V", "X"} and not line.strip(" \t*_#"):
         return _heads(upcoming)
+    if before in SHORT_BOOKS and _CHAPTER.match(upcoming.text, upcoming.at):
+        return True
     if _FOLLOWED.fullmatch(before):  # 20ff. are missing
         return None if upcoming.open and not upcoming.next else not _ends(upcoming, before)
     if before in {"St", "Dr"}:

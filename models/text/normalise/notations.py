@@ -12,9 +12,12 @@ _OPERATORS: Final = {
     "==": "equals", "===": "equals", "<=": "is at most", ">=": "is at least",
     "+=": "plus equals", "-=": "minus equals", "&&": "and", "||": "or", ":=": "equals",
 }  # fmt: skip
+_COMPARED: Final = (  # words before a number that something is less than
+    "is|are|be|was|were|if|when|of|with|for|at|and|or|than|to|only|size|score|value|count|level|age"
+)
 _EXTENSIONS: Final = (
     "txt|pdf|jsx?|tsx?|py|md|csv|json|html?|css|exe|zip|png|jpe?g|gif|svg|env|ya?ml|toml|xml|ini|cfg"
-    "|log|docx?|xlsx?|pptx?|mp[34]|wav|epub|tar|gz|cpp|java|ipynb|sql|bak|tmp|dll"
+    "|log|docx?|xlsx?|pptx?|mp[34]|wav|epub|tar|gz|cpp|rs|rb|kt|php|lua|java|ipynb|sql|bak|tmp|dll"
 )
 _TERM: Final = rf"\(?-?{NUMBER}%?\)?"
 _SUM: Final = rf"{_TERM}(?:\s?[-+*/\u00d7\u00f7xX]\s?{_TERM}){{0,20}}+"
@@ -81,7 +84,11 @@ RULES: Final = (
         _operator,
     ),
     rule(r"(?<=\w)\s<-\s(?=\w)", " from "),
-    rule(r"(?:(?<=[a-z]{2} )|(?<=\bI ))<3(?![\w.])", ""),  # a heart
+    rule(  # a heart, but no number that something is less than
+        rf"\b(?!(?:{_COMPARED})\b)([A-Za-z]{{2,}}|I) <3(?=[!?,;)]|\.?(?:\s*$|\n)"
+        r"|\s(?:you|u|my|this|that|it|him|her|them|the|your|all)\b)",
+        r"\1",
+    ),
     rule(r"(?<=[\w),])\s?<\s?(?=-?\d)|(?<!\S)<\s?(?=-?\d)", " less than "),
     rule(r"(?<=[\w),])\s?>\s?(?=-?\d)", " greater than "),
     rule(r"(?<![\w~/])~(?=/)", "tilde "),
@@ -105,7 +112,11 @@ RULES: Final = (
     rule(
         r"(?<![\w.])(?P<host>\d{1,3}(?:\.\d{1,3}){3}|localhost):(?P<port>\d{1,5})(?![\d.])", _port
     ),
-    rule(r"(?<=[A-Za-z\d])\(([A-Z][A-Za-z\d]{0,7})\)(?=\d(?!\d))", r" \1 "),  # Ca(OH)2
+    rule(  # Ca(OH)2, (NH4)2SO4
+        r"(?<=[A-Za-z\d])\(([A-Z][A-Za-z\d]{0,7})\)(?=\d(?!\d))"
+        r"|(?<!\w)\(([A-Z][A-Za-z\d]{0,7})\)(?=\d[A-Z])",
+        lambda match: f" {match[1] or match[2]} ",
+    ),
     # A standard and its year: ISO 9001:2015
     rule(r"(?<![\d.,:])(\d{3,}(?:-\d+)?):(?=(?:19|20)\d\d(?![\d:]))", r"\1, "),
 )

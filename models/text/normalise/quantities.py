@@ -8,10 +8,20 @@ from typing import Final
 from models.text.normalise import numbers as say
 from models.text.normalise.abbreviations import full_stop
 from models.text.normalise.rule import ALONE, INTEGER, NUMBER, Match, any_of, rule
-from models.text.normalise.vocabulary import BIBLE, CURRENCIES, MAGNITUDES, PER, UNITS
+from models.text.normalise.vocabulary import (
+    BIBLE,
+    CURRENCIES,
+    MAGNITUDES,
+    PER,
+    SHORT_BOOKS,
+    UNITS,
+)
 
 _DASH: Final = "[-\u2013\u2014]"
-_QUOTE: Final = re.compile(r'(?<!\d)"')
+_QUOTE: Final = re.compile(r'(?P<number>(?<=\d))?"')
+_ADJECTIVES: Final = "tall|long|wide|high|deep|thick|apart|away|above|below|across"
+# What is so many inches large, and no adjective
+_NOUN: Final = re.compile(rf"\s+(?!(?:{_ADJECTIVES}|by|in|of|or|and|to|from|is)\b)[A-Za-z]")
 _QUOTED_CHARS: Final = 400  # how far before a quote others are counted
 _CURRENCY: Final = any_of(CURRENCIES)
 _LONG_MAGNITUDE: Final = any_of(word for word in MAGNITUDES if len(word) > 1)
@@ -104,10 +114,13 @@ def _sides(match: Match) -> str:
 def _inches(match: Match) -> str:
     """Read a length in inches; a quote that closes a quotation is none."""
     line = match.string[max(0, match.start() - _QUOTED_CHARS) : match.start()].rpartition("\n")[2]
-    number = match[0][:-1]
-    if len(_QUOTE.findall(line)) % 2:
+    quoted = False
+    for quote in _QUOTE.finditer(line):
+        quoted = not quoted and quote["number"] is None
+    if quoted:
         return match[0]
-    noun = re.match(r"\s+[a-z]", match.string[match.end() : match.end() + 3])
+    number = match[0][:-1]
+    noun = _NOUN.match(match.string, match.end())
     return f"{number} inch" if noun or number == "1" else f"{number} inches"
 
 
@@ -121,7 +134,8 @@ def _verse(match: Match) -> str:
     verse = say.cardinal(match["verse"])
     joint = "," if len(match["verse"]) != 2 or len(match["chapter"]) > 2 else ""
     last = f" to {say.cardinal(match['last'])}" if match["last"] else ""
-    return f"{match['book']} {chapter}{joint} {verse}{last}"
+    book = SHORT_BOOKS[match["short"]] if match["short"] else match["book"]
+    return f"{book} {chapter}{joint} {verse}{last}"
 
 
 def _height(match: Match) -> str:
@@ -210,9 +224,10 @@ SPECIFIC: Final = (
         rf"{ALONE}({NUMBER})(\s?(?:ft|in|m|cm|mm|yd)\.?)\s?[xX×]\s?(?={NUMBER}\s?(?:ft|in|m|cm|mm|yd)\b)",
         r"\1\2 by ",
     ),
-    rule(r"(?<=\d)\s?ff(?:\.|\b)", _and_following),
+    rule(rf"{ALONE}({NUMBER})'(?=\s+(?:{_ADJECTIVES})\b)", r"\1 feet"),
+    rule(r"(?<=\d)\s?ff(?:\.|\b)|(?<=\d)f\.(?=\s+[a-z]|[,;)])", _and_following),
     rule(  # chapter and verse
-        rf"\b(?P<book>{any_of(BIBLE)})\s(?P<chapter>\d{{1,3}}):(?P<verse>\d{{1,3}})"
+        rf"\b(?P<book>{any_of(BIBLE)}|(?P<short>{any_of(SHORT_BOOKS)})\.?)\s(?P<chapter>\d{{1,3}}):(?P<verse>\d{{1,3}})"
         rf"(?:{_DASH}(?P<last>\d{{1,3}}))?(?![\d:])",
         _verse,
     ),
@@ -227,7 +242,7 @@ SPECIFIC: Final = (
     rule(
         r"(?<![\w.,:/-])(?<!\d )(?:\d{1,2}(?: \d{3}){2,4}|\d{1,3}(?: 000)+)(?! ?\d|\w)", _regrouped
     ),
-    rule(r"(€\s?\d+),(?=\d\d(?![\d,]))", r"\1."),
+    rule(r"([€$£]\s?\d+),(?=\d\d(?![\d,]))", r"\1."),
     rule(rf"(?<![\d,.$€£¥₹])(\d+),(?=\d\d\s?(?:{_CURRENCY})(?!\s?\d|[A-Za-z]))", r"\1."),
     rule(r"(?<![\d,.])(\d+),(?=\d{1,2}\s?(?:%|°[CF]|[ckm]?m|km/h|[km]?g)(?!\w))", r"\1."),
     rule(r"\b401\(?k\b\)?", "four oh one K"),

@@ -43,7 +43,7 @@ LAYOUT: Final = (
         re.MULTILINE,
     ),
     rule(
-        rf"^[ \t]*(?:({LETTER})[.)]|([A-Z])\)|\(({LETTER})\)|({ROMAN})|(I)\.(?={TITLE}))"
+        rf"^[ \t]*(?:({LETTER})[.)]|([A-Z])\)|\(({LETTER})\)|({ROMAN})|([IVX])\.(?={TITLE}))"
         r"[ \t]+(?=\S)",
         _letter,
         re.MULTILINE,

@@ -156,6 +156,18 @@ BIBLE: Final = frozenset(
     "Thessalonians Timothy Titus Philemon Hebrews James Peter Jude Revelation".split()
 )
 
+SHORT_BOOKS: Final = {
+    "Gen": "Genesis", "Exod": "Exodus", "Lev": "Leviticus", "Num": "Numbers",
+    "Deut": "Deuteronomy", "Josh": "Joshua", "Judg": "Judges", "Sam": "Samuel", "Kgs": "Kings",
+    "Chr": "Chronicles", "Neh": "Nehemiah", "Ps": "Psalm", "Prov": "Proverbs",
+    "Eccl": "Ecclesiastes", "Isa": "Isaiah", "Jer": "Jeremiah", "Ezek": "Ezekiel",
+    "Dan": "Daniel", "Hos": "Hosea", "Mic": "Micah", "Zech": "Zechariah", "Mal": "Malachi",
+    "Matt": "Matthew", "Mt": "Matthew", "Mk": "Mark", "Lk": "Luke", "Jn": "John",
+    "Rom": "Romans", "Cor": "Corinthians", "Gal": "Galatians", "Eph": "Ephesians",
+    "Phil": "Philippians", "Col": "Colossians", "Thess": "Thessalonians", "Tim": "Timothy",
+    "Heb": "Hebrews", "Jas": "James", "Pet": "Peter", "Rev": "Revelation",
+}  # fmt: skip
+
 # Begin with an apostrophe, which opens no quotation.
 ELIDED: Final = frozenset("bout cause cept em gainst n neath round til tis twas twere".split())
 
@@ -224,6 +236,7 @@ UNITS: Final = {
     "Wh": "watt hour", "TWh": "terawatt hour", "Ah": "amp hour", "THz": "terahertz",
     "μF": "microfarad", "nF": "nanofarad", "pF": "picofarad", "μA": "microamp", "mW": "milliwatt",
     "lm": "lumen", "hl": "hectoliter", "kN": "kilonewton", "mSv": "millisievert",
+    "mmHg": "millimeter of mercury",
     "J": "joule", "kJ": "kilojoule", "cal": "calorie", "kcal": "kilocalorie",
     "Nm": "newton meter", "mph": "mile per hour", "kph": "kilometer per hour",
     "kmh": "kilometer per hour", "rpm": "revolution per minute", "bpm": "beat per minute",
@@ -244,7 +257,8 @@ PER: Final = {
 IRREGULAR_PLURALS: Final = {
     "foot": "feet", "inch": "inches", "hertz": "hertz", "kilohertz": "kilohertz",
     "megahertz": "megahertz", "gigahertz": "gigahertz", "terahertz": "terahertz",
-    "degree": "degrees", "P S I": "P S I", "century": "centuries",
+    "degree": "degrees", "P S I": "P S I",
+    "millimeter of mercury": "millimeters of mercury", "century": "centuries",
 }  # fmt: skip
 
 ADDRESS_MARKS: Final = {

@@ -50,13 +50,18 @@ SAID = [
     ("12' x 10'", "twelve feet by ten feet"),
     ('5" x 7" or 27" monitor', "five inches by seven inches or twenty-seven inch monitor"),
     ('3/8" bolt, 2 1/2" pipe', "three eighths inch bolt, two and a half inch pipe"),
-    ('It is 6" long and 1" wide', "It is six inch long and one inch wide"),
+    ('It is 6" long, 5\' tall, 1" wide', "It is six inches long, five feet tall, one inch wide"),
+    ('"I want 12" and "maybe 13" too', '"I want twelve" and "maybe thirteen" too'),
+    ('A 55" TV and a 1/4" jack', "A fifty-five inch TV and a one quarter inch jack"),
     ('He is "only 5" now', 'He is "only five" now'),
     ("12 ft x 10 ft", "twelve feet by ten feet"),
     # places in books
     ("Psalm 23:1-3, John 3:16", "Psalm twenty-three, one to three, John three sixteen"),
     ("Psalm 119:105", "Psalm one hundred and nineteen, one hundred and five"),
+    ("Gen. 1:1, Matt 5:3", "Genesis one, one, Matthew five, three"),
+    ("Gen. Smith and Col. 5", "General Smith and Colonel five"),
     ("See l. 3 and ll. 4-6, ex. 2", "See line three and lines four to six, example two"),
+    ("ll. 12f. are", "lines twelve and following are"),
     ("p. 20ff. are", "page twenty and following are"),
     # kings and queens
     ("Henry V met Elizabeth I of England", "Henry the fifth met Elizabeth the first of England"),
@@ -64,15 +69,20 @@ SAID = [
     # weeks and quarters
     ("2025-W03 to 2025-W04-2", "week three, twenty twenty-five to Tuesday of week four, "
         "twenty twenty-five"),
+    ("2025W031", "Monday of week three, twenty twenty-five"),
     ("2024-Q3", "Q three twenty twenty-four"),
     # chemistry
     ("Ca(OH)2 and Al2(SO4)3", "Ca OH two and Al two SO four three"),
+    ("(NH4)2SO4", "NH four two SO four"),
+    ("760 mmHg", "seven hundred and sixty millimeters of mercury"),
     ("3.5 mmol/L", "three point five millimoles per liter"),
     # versions and files
     (">=3.11,<4", "is at least three point one one, less than four"),
     ("notes.txt, C:\\a.py", "notes dot txt, C colon backslash a dot py"),
     ("#A-1029 and #5", "number A one thousand and twenty-nine and number five"),
     ("~10 min, ~$5", "about ten minutes, about five dollars"),
+    ("the value <3 is, I <3 you", "the value less than three is, I you"),
+    ("$1,50 and $1,500", "one dollar and fifty cents and one thousand five hundred dollars"),
     ("4.8★, 13,99 $", "four point eight stars, thirteen dollars and ninety-nine cents"),
     # money
     ("$42.50", "forty-two dollars and fifty cents"),

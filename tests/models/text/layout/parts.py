@@ -39,6 +39,6 @@ PARTS: Final = (
     *("[pause:1s]", "[rate:0.8]", "[voice:emma]", "[[həlˈoʊ]]", '<break time="1s"/>',
       '<sub alias="a b">x</sub>', '<prosody rate="slow">s. T</prosody>', "<speak>", "\r\n", "\t"),
     *("Chapter 01", "CHAPTER I.", "CHAPTER V. DOWN", "Act I", "I. Introduction", "I. Arrival of",
-      "I. He came. She", "[The door opens]", "[1]", "[A: b]", "p. 20ff.", "Henry V", "Henry I", "(╯°□°)╯",
+      "I. He came. She", "[The door opens]", "[1]", "[A: b]", "p. 20ff.", "Henry V", "Henry I", "V. End", "X", "Gen.", "1:1", "12f.", "(╯°□°)╯",
       ":-)", "<3", "T_T", '27"', "12' x 10'", "John 3:", "16-18", "notes.", "txt", "Ca(OH)2", "😊", "猫", "。", "é", "e\u0301"),
 )  # fmt: skip

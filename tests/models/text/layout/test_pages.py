@@ -58,6 +58,7 @@ READ = [
     ('Use `<think>` tags. <think>no</think> Yes.', ['Use think tags.', 'Yes.']),
     ('WEBVTT\n\nNOTE a comment\n\nintro\n00:00.000 --> 00:02.000\nHi there.', ['Hi there.']),
     ('I. Introduction\n\nText.\n\nII. Methods\nMore.', ['one, Introduction', 'Text.', 'two, Methods', 'More.']),
+    ('I. THE BEGINNING\nOnce upon a time.\nV. Conclusion\nWe won.', ['one, THE BEGINNING', 'Once upon a time.', 'five, Conclusion', 'We won.']),
     ('I. A Scandal in Bohemia', ['one, A Scandal in Bohemia']),
     ('It was I. Newton was not there.', ['It was I.', 'Newton was not there.']),
     ('ROSA Hello\n[The door opens]\nWho is it', ['ROSA Hello', '[The door opens]', 'Who is it']),
