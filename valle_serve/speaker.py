@@ -12,6 +12,7 @@ import numpy as np
 import soundfile
 from numpy.typing import NDArray
 
+from app.audio.rendering import int16
 from app.engine.backend.synthesizer import Synthesizer
 from app.engine.job import AudioChunk, ReadingOptions, ReportOptions, SpeechJob, SpeechResult
 from app.main import catalog_of
@@ -36,7 +37,7 @@ class Speech:
 
     def save(self, path: str | Path) -> None:
         """Write the sound to a file whose suffix tells the format: wav, flac, mp3, ogg."""
-        soundfile.write(path, self.samples, self.sample_rate_hz)
+        soundfile.write(path, int16(self.samples), self.sample_rate_hz)
 
 
 class Speaker:
