@@ -104,6 +104,7 @@ NOT_HERE = {
     "git pull": "it changes the tree",
     "git checkout ": "tests/docs/test_upgrade_page.py goes back and forward; else docker",
     "git clone": "it asks for an address",
+    "apt-get install": "it asks a registry",
     "cd valle-serve": "of what git clone made",
     "helm upgrade": "as below",
     "kubectl exec": "no Kubernetes",

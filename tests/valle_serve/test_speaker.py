@@ -24,9 +24,7 @@ def speaker(toy: Path) -> Iterator[Speaker]:
         yield speaker
 
 
-def test_the_samples_are_those_of_the_service(
-    speaker: Speaker, toy: Path, tmp_path: Path
-) -> None:
+def test_the_samples_are_those_of_the_service(speaker: Speaker, toy: Path, tmp_path: Path) -> None:
     wanted = {"input": TEXT, "response_format": "pcm", "stream": True} | KNOBS
     with served(create_app(Settings(model=str(toy), device="cpu"))) as client:
         sent = np.frombuffer(client.post("/tts", json=wanted).content, "<i2")

@@ -73,7 +73,7 @@ def reference_reader(code: str) -> Reader:
     language = LANGUAGES.get(code)
     if language is None:
         raise TextError(f"language {code!r} is not supported; choose from {sorted(LANGUAGES)}")
-    clean = clean_english if code == "en" else partial(_clean, language=language)
+    clean = clean_english if code == "en" else partial(cleaned_as, language=language)
     return Reader(clean, partial(_phonemize, language=language), closes=language.spaced)
 
 
@@ -83,7 +83,7 @@ def plain_reader(code: str) -> Reader:
     return replace(reader, phonemize=lambda text: reader.phonemize(text).translate(_PLAIN))
 
 
-def _clean(text: Rewritten, language: Language) -> Rewritten:
+def cleaned_as(text: Rewritten, language: Language) -> Rewritten:
     """Return the text with folded characters and with spaces after sentences and clauses."""
     if language.spaced:
         return cleaned(text, reads=language.reads)

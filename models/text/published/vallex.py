@@ -1,4 +1,4 @@
-"""The English of Plachtaa/VALL-E-X: texts to its phonemes, in two ways.
+"""The readers of Plachtaa/VALL-E-X, and its English: texts to its phonemes, in two ways.
 
 `vallex_reader` writes texts out as for every other model here and looks words up in the dictionary
 of the training data; what it lacks is spoken by espeak-ng, in the model's symbols. `parity_reader`
@@ -10,12 +10,16 @@ have the same phonemes in both.
 
 import re
 import unicodedata
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Final
 
 from models.text.characters import INLINE
 from models.text.errors import TextError
 from models.text.espeak import pronounce
 from models.text.published.cmudict import pronunciation
+from models.text.published.mandarin import chinese_reader
+from models.text.published.openjtalk import japanese_reader
 from models.text.published.reference_numbers import numbers_written_out
 from models.text.published.tags import name_of
 from models.text.reader import Reader, clean_english
@@ -38,23 +42,29 @@ _SOUNDS: Final = frozenset("abdefghijklmnopstuvwzæðŋɑɔəɛɪɹʃʊʒθˈˌ"
 
 
 def vallex_reader(language: str) -> Reader:
-    """Return the reader of a language; raises TextError if it has none."""
-    _check(language)
-    return Reader(clean_english, _phonemize)
+    """Return the reader of a language; raises TextError if it has none, or lacks a package."""
+    readers: dict[str, Callable[[], Reader]] = {
+        "en": lambda: Reader(clean_english, _phonemize),
+        "zh": chinese_reader,
+        "ja": japanese_reader,
+    }
+    return _reader(language, readers)
 
 
 def parity_reader(language: str) -> Reader:
-    """Return what reads as the reference does; raises TextError if there is none."""
-    _check(language)
-    return Reader(_as_it_is, reference_phonemes)
+    """Return what reads as the reference does; raises TextError as `vallex_reader`."""
+    readers: dict[str, Callable[[], Reader]] = {
+        "en": lambda: Reader(_as_it_is, reference_phonemes),
+        "zh": partial(chinese_reader, as_reference=True),
+        "ja": partial(japanese_reader, as_reference=True),
+    }
+    return _reader(language, readers)
 
 
-def _check(language: str) -> None:
-    if language != "en":
-        raise TextError(
-            f"the model speaks {name_of(language)}, but its phonemes of it cannot be made here yet:"
-            " send English"
-        )
+def _reader(language: str, readers: Mapping[str, Callable[[], Reader]]) -> Reader:
+    if language not in readers:
+        raise TextError(f"the model does not speak {name_of(language)}")
+    return readers[language]()
 
 
 def _as_it_is(text: Rewritten) -> Rewritten:

@@ -1,9 +1,11 @@
-"""English of VALL-E X: the reference's ids, and ours where it does not read."""
+"""English of VALL-E X, and texts of several languages: the reference's ids, and ours."""
 
 # ruff: noqa: RUF001 - IPA is full of letters that look like Latin ones
 
 import json
+import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,7 +13,7 @@ from models.checkpoints.vallex.load import VOCABULARY
 from models.config import ModelConfig, ReaderName
 from models.text import FrontEnd, TextError
 from models.text.published.cmudict import ipa
-from models.text.published.vallex import reference_phonemes
+from models.text.published.vallex import parity_reader, reference_phonemes
 from tests.models.text.reading import prepared
 
 
@@ -24,19 +26,46 @@ def front_end(reader: ReaderName = "vall_e_x") -> FrontEnd:
     return FrontEnd(config)
 
 
-def spoken(text: str, reader: ReaderName = "vall_e_x") -> str:
-    return " ".join(one.phonemes for one in prepared(text, front_end(reader)).utterances)
+def spoken(text: str, reader: ReaderName = "vall_e_x", language: str = "en") -> str:
+    found = prepared(text, front_end(reader), language=language)
+    return " ".join(one.phonemes for one in found.utterances)
 
 
-def test_ids_of_english_are_those_of_the_reference_with_its_mistakes(golden: Path) -> None:
+def cases(golden: Path, language: str) -> list[dict[str, Any]]:
+    """Return the strings of a language with the reference's ids; skips a test without them."""
     path = golden / "vallex" / "tokenizer_strings.json"
     if not path.is_file():
         pytest.skip(f"{path} is missing: TTS_GOLDEN may name a golden folder that has it")
-    cases = [one for one in json.loads(path.read_text()) if one["language"] == "en"]
-    assert len(cases) == 30
-    for one in cases:
-        found = front_end("vall_e_x_reference").encode(reference_phonemes(one["text"]))
-        assert found == one.get("ids", []), one["text"]
+    return [one for one in json.loads(path.read_text()) if one["language"] == language]
+
+
+def test_ids_of_english_are_those_of_the_reference_with_its_mistakes(golden: Path) -> None:
+    found = cases(golden, "en")
+    assert len(found) == 30
+    for one in found:
+        ids = front_end("vall_e_x_reference").encode(reference_phonemes(one["text"]))
+        assert ids == one.get("ids", []), one["text"]
+
+
+def test_stretches_of_several_languages_follow_each_other(golden: Path) -> None:
+    """As in a prompt's transcript and a text; two of the six are no such text."""
+    reader = front_end("vall_e_x_reference")
+    read = 0
+    for one in cases(golden, "mix"):
+        stretches = re.findall(r"\[(EN|ZH|JA)\](.*?)\[\1\]", one["text"])
+        if not stretches or any("[" in text for _, text in stretches):
+            continue
+        ids = []
+        for language, text in stretches:
+            try:
+                phonemes = parity_reader(language.lower()).phonemize(text)
+            except TextError as missing:
+                pytest.skip(str(missing))
+            ids += reader.encode(phonemes, language.lower())
+        rows = map(["en", "zh", "ja"].index, one["languages"])
+        assert ids == [70 * row + number for row, number in zip(rows, one["ids"], strict=True)]
+        read += 1
+    assert read == 4
 
 
 @pytest.mark.parametrize(
@@ -82,9 +111,8 @@ def test_stress_is_marked_where_the_training_data_has_it(phones: str, expected: 
     assert ipa(phones.split()) == expected
 
 
-def test_ids_carry_the_language_and_other_languages_are_refused_by_name() -> None:
+def test_ids_carry_the_language_and_an_unknown_one_is_refused() -> None:
     reader = front_end()
     assert reader.encode("a", "zh") == [70 + one for one in reader.encode("a", "en")]
-    for language, name in (("zh", "Chinese"), ("ja", "Japanese")):
-        with pytest.raises(TextError, match=name):
-            prepared("hello", reader, language=language)
+    with pytest.raises(TextError, match="the model does not speak German"):
+        prepared("hello", reader, language="de")
