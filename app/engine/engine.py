@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from app.engine.admission.cgroups import longest_throttle_s
 from app.engine.admission.cost_model import CostModel
 from app.engine.admission.quota import ClientQuota
+from app.engine.admission.text_pace import TextPace
 from app.engine.errors import EngineBusy, EngineNotReady
 from app.engine.interface import Batch, GoldenResult, ModelInfo, Reading
 from app.engine.job import Codes, FinishReason, SpeechJob, SpeechResult
@@ -160,15 +161,26 @@ class SpeechEngine:
 
         An invalid job raises its SpeechError once its text was read, even while other jobs wait.
         """
+        return self._submit(job)
+
+    def begin(self, job: SpeechJob, pace: TextPace, lead_until_s: float) -> SpeechStream:
+        """Queue a job of a text whose end is not known, as `submit`; `read_more` gives the rest.
+
+        ``pace`` is how fast it is written. Sound before it is played until ``lead_until_s``, by
+        `time.monotonic`.
+        """
+        return self._submit(job, pace=pace, lead_until_s=lead_until_s)
+
+    def _submit(self, job: SpeechJob, **given: Any) -> SpeechStream:
         expected_s = self._capacity.speech_s(len(job.text))
         self._check_wait(job.client, played=job.played)
-        running = self._admit(job.id, client=job.client, played=job.played)
+        running = self._admit(job.id, client=job.client, played=job.played, **given)
         running.playback.expected_s = expected_s  # until its text is read
         self._text_worker.read(self._model.planner, running, job)
         return running
 
     def read_more(self, stream: SpeechStream, job: SpeechJob) -> None:
-        """Give a job of `submit` more of its text: all that there is, and whether that is all."""
+        """Give a job of `begin` more of its text: all that there is, and whether that is all."""
         if isinstance(stream, JobHandle):
             self._text_worker.read_more(self._model.planner, stream, job)
 

@@ -9,6 +9,7 @@ from time import monotonic
 
 import numpy as np
 
+from app.engine.admission.text_pace import TextPace
 from app.engine.engine import SpeechEngine
 from app.engine.errors import EngineBusy, InvalidRequest
 from app.engine.interface import Plan
@@ -113,6 +114,8 @@ class GrowingSpeech(AsyncIterator[AudioChunk]):
         self.plan: Plan | None = None  # of the first sentence; None before it was read
         self.phonemes = 0
         self._growing = GrowingText(thoughts=job.reading.thoughts == "speak")
+        self._pace = TextPace()
+        self._played_until_s = 0.0  # the sentences before the present one
         self._pieces: deque[str] = deque()
         self._ended = self._over = False
         self._changed = asyncio.Event()
@@ -153,6 +156,7 @@ class GrowingSpeech(AsyncIterator[AudioChunk]):
                 param="text",
             )
         self.text += text
+        self._pace.note(len(text))
         for at in range(0, len(text), _PACKET_CHARS):
             if at:
                 await asyncio.sleep(0)
@@ -241,6 +245,8 @@ class GrowingSpeech(AsyncIterator[AudioChunk]):
         ends_s = monotonic() + self._busy_timeout_s
         while True:
             try:
+                if job.part.is_open:
+                    return self._engine.begin(job, self._pace, self._played_until_s)
                 return self._engine.submit(job)
             except EngineBusy:
                 if self.result is None or monotonic() > ends_s:
@@ -254,6 +260,7 @@ class GrowingSpeech(AsyncIterator[AudioChunk]):
         assert plan is not None
         self.plan = self.plan or plan
         self.phonemes += sum(len(utterance.phonemes) for utterance in plan.utterances)
+        self._played_until_s = self._stream.runs_out_s
         self._stream = None
         self._skips = bool(self._begun)  # its frames were used up, or it was stuck
         self._begun = ""

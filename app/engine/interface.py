@@ -56,6 +56,8 @@ class FirstChunk:
 
     frames: int  # how many frames of level 0 are sampled between the first chunk and this one
     before_s: float  # seconds of audio of the chunks before it, the first one's included
+    # Seconds of speech that are sampled when it can be made, the first chunk's included
+    speech_s: float = 0.0
 
 
 class PromptedVoice(NamedTuple):

@@ -246,6 +246,9 @@ class Timings:
     underrun_s: Annotated[
         float, Field(description="Stalls of a stream's playback that begins with the first audio.")
     ] = 0.0
+    unwritten_s: Annotated[
+        float, Field(description="Gaps in it while the text was not written yet; no stalls.")
+    ] = 0.0
 
     def __add__(self, other: "Timings") -> "Timings":
         """Return the sums; that of the first audio is that of the first that has any."""

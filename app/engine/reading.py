@@ -7,13 +7,17 @@ slow all speech down by 30. Two processes share no lock (docs/results/machines.m
 
 from collections.abc import Generator, Iterator
 from contextlib import closing, contextmanager
-from typing import Any
+from time import perf_counter
+from typing import Any, Final
 
 from app.engine.child_process import ChildProcess, Table, text_worker
 from app.engine.errors import EndedWorker
 from models.config import ModelConfig
 from models.text import FrontEnd, Prepared, TextError, Utterance
 from models.text.words import WordSpan
+
+_PIECE_S: Final = 0.004
+"""Of a text that grows, for how long at least is read before another text may be."""
 
 
 def table(config: ModelConfig) -> Table:
@@ -23,7 +27,15 @@ def table(config: ModelConfig) -> Table:
     def words(utterance: Utterance, language: str) -> Iterator[tuple[WordSpan, ...]]:
         yield front_end.words(utterance, language=language)
 
-    return {"prepared": front_end.prepared, "words": words}
+    def prepared(text: str, **how: Any) -> Iterator[Prepared | None]:
+        began_s = perf_counter()
+        for read in front_end.prepared(text, **how):
+            # Each answer costs both processes a turn, and of a text that grows each word is read.
+            if read is not None or not how.get("is_open") or perf_counter() - began_s > _PIECE_S:
+                yield read
+                began_s = perf_counter()
+
+    return {"prepared": prepared, "words": words}
 
 
 class TextProcess:

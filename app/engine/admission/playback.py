@@ -30,19 +30,26 @@ class Playback:
         self.first_s: float | None = None  # when the playback began
         self.audio_s = 0.0
         self.underrun_s = 0.0  # how long the playback stalled for want of audio
+        # Of gaps, how long the text was waited for, which whoever writes it has made
+        self.unwritten_s = 0.0
         self.worked_s = 0.0  # how long the workers worked on it
         self.waited_s = 0.0  # how long its listener, who had some, let it wait
         self.expected_s = 0.0  # audio expected in all; 0 for a job that costs nothing
         # Audio to buffer before the playback begins: on a machine slower than real time, a playback
         # that began at once would stall.
         self.prebuffer_s = 0.0
+        # It does not begin before then, by `time.monotonic`: the text comes too slowly.
+        self.begins_s = 0.0
+        self._words_wait_s = 0.0  # how long words were waited for, until they came
+        self._words_since_s: float | None = None  # since when they are
+        self._words_counted_s = 0.0  # of the first, what was before audio was added last
 
     @property
     def runs_out_s(self) -> float:
         """When the audio so far is played, by `time.monotonic`; before it begins, `submitted_s`."""
         if self.first_s is None:
             return self.submitted_s
-        return self.first_s + self.audio_s + self.underrun_s + self.waited_s
+        return self.first_s + self.audio_s + self.underrun_s + self.unwritten_s + self.waited_s
 
     @property
     def due_s(self) -> float:
@@ -87,17 +94,37 @@ class Playback:
             return
         self.audio_s += audio_s
         now_s = monotonic()
+        words_wait_s = self._words_wait_s - self._words_counted_s
+        self._words_counted_s += words_wait_s
         if self.first_s is not None:
-            self.underrun_s += max(0.0, now_s - (self.runs_out_s - audio_s))
-        elif self.audio_s >= self.prebuffer_s:
+            late_s = max(0.0, now_s - (self.runs_out_s - audio_s))
+            words_s = min(late_s, words_wait_s)
+            self.unwritten_s += words_s
+            self.underrun_s += late_s - words_s
+        elif self.may_begin:
             self.first_s = now_s
+
+    @property
+    def may_begin(self) -> bool:
+        """Whether there is enough audio to begin with, and the text comes fast enough."""
+        enough = self.audio_s > 0.0 and self.audio_s >= self.prebuffer_s
+        return enough and monotonic() >= self.begins_s
+
+    def wait_for_words(self, waits: bool) -> None:
+        """Note whether nothing can be sampled before more of the text is written."""
+        now_s = monotonic()
+        if waits:
+            self._words_since_s = self._words_since_s or now_s
+        elif self._words_since_s is not None:
+            self._words_wait_s += now_s - self._words_since_s
+            self._words_since_s = None
 
     def put_off(self, unread_s: float) -> None:
         """Note that its listener has not read so many seconds of audio, nor heard them."""
         if self.first_s is not None:
             self.waited_s += max(0.0, monotonic() + unread_s - self.runs_out_s)
 
-    def finish(self) -> None:
-        """Begin the playback if it has not begun: no more audio will come to buffer."""
+    def begin(self) -> None:
+        """Begin the playback, unless it has begun."""
         if self.first_s is None:
             self.first_s = monotonic()

@@ -74,6 +74,7 @@ class SpeechTotals:
                 total_s=monotonic() - playback.submitted_s,
                 first_audio_s=playback.first_audio_s,
                 underrun_s=playback.underrun_s if playback.played else 0.0,
+                unwritten_s=playback.unwritten_s if playback.played else 0.0,
             ),
             utterances=tuple(self._utterances),
             nar=plan.nar,

@@ -41,7 +41,7 @@ def first_chunks(
     first, *ends = accumulate(count * block_frames for count in islice(chunk_blocks(), 5))
     sampled = [_sampled_until_final(params, end) for end in ends]
     return tuple(
-        FirstChunk(frames - first, before / frame_rate_hz)
+        FirstChunk(frames - first, before / frame_rate_hz, frames / frame_rate_hz)
         for frames, before in zip(sampled, (first, *ends), strict=False)
     )
 

@@ -7,6 +7,7 @@ from time import monotonic, perf_counter
 from app.engine.admission.cost_model import SHARE, CostModel
 from app.engine.admission.durations import spoken_symbols
 from app.engine.admission.streams import Stream, least_lead_s, may_begin, promised
+from app.engine.admission.text_pace import held_s
 from app.engine.errors import SpeechError, WorkerLost, broken
 from app.engine.job import FinishReason
 from app.engine.messages import ArMessage, JobFailed
@@ -16,6 +17,7 @@ from app.engine.serving.running import JobHandle
 from gpu.lost import is_device_lost
 
 _WAIT_S = 0.25
+_WORD_FRAMES = 25  # that a word is spoken for, about
 
 ALONE_SHARE = 0.95
 """Of the measured speed, what a stream that gives way to nobody counts on."""
@@ -98,6 +100,18 @@ class AudioWorker:
             needed_s = max(needed_s, capacity.chunk_s(one.frames - sampled) + others_s - played_s)
         return needed_s
 
+    def begins_s(self, job: JobHandle) -> float:
+        """Return when the playback of a job can begin, given how fast its text is written."""
+        if job.pace is None or job.known is None:
+            return 0.0
+        progress = job.audio.progress
+        coming = progress.first_chunks[max(0, progress.made - 1) :]
+        later = [(one.speech_s, one.before_s) for one in coming]
+        work_s = self._capacity.chunk_s(_WORD_FRAMES)
+        wait_s = held_s(later, job.known, job.pace.chars_per_s, work_s)
+        now_s = monotonic()
+        return now_s + wait_s - max(0.0, job.lead_until_s - now_s)
+
     def _missing_s(self, job: JobHandle) -> float:
         """Return how much of a stream must be made before it plays, for it to be in time."""
         expected_s = job.playback.expected_s
@@ -174,12 +188,24 @@ class AudioWorker:
                 self.beat_s = monotonic()
                 while self._ended:
                     self._ended.pop().audio.close()
-                jobs = [job for job in self._jobs if job.has_work]
+                wait_s = self._look_at_held()
+                jobs = [job for job in self._jobs if job.has_work or job.begins]
                 if jobs:
                     return sorted(jobs, key=lambda job: job.urgency)
                 if self._closed and not self._jobs:
                     return ()
-                self._changed.wait(_WAIT_S)
+                self._changed.wait(wait_s)
+
+    def _look_at_held(self) -> float:
+        """Say anew when playbacks begin that wait for text; return how long to wait at most."""
+        wait_s = _WAIT_S
+        for job in self._jobs:
+            if job.is_held and job.pace is not None:
+                playback = job.playback
+                playback.begins_s = self.begins_s(job)
+                if (left_s := playback.begins_s - monotonic()) > 0:
+                    wait_s = min(wait_s, left_s)
+        return wait_s
 
     def _prepared(self, maker: AudioPart, jobs: Sequence[JobHandle]) -> Sequence[JobHandle]:
         """Return the most urgent job, and those whose next chunks were made along with its."""
@@ -220,6 +246,12 @@ class AudioWorker:
             self._end(job, job.abandoned)
             return
         playback = job.playback
+        if job.begins:
+            playback.begin()
+            self._promise_as_begun(job)
+            job.send_held()
+        if not job.audio.is_waiting:
+            return
         started_s = perf_counter()
         before_s = playback.audio_s
         is_silent = playback.played and playback.first_s is None
@@ -228,6 +260,7 @@ class AudioWorker:
             if is_silent:
                 self.promise()
                 playback.prebuffer_s = self.prebuffer_s(job)
+                playback.begins_s = self.begins_s(job)
             chunk = job.audio.next_chunk(maker, playback)
         except WorkerLost:
             raise
@@ -236,9 +269,8 @@ class AudioWorker:
                 raise
             self._end(job, "error", broken(job.id, error))
             return
-        if is_silent and playback.first_s is not None and not job.ar.slow:
-            job.promised = True  # beside those that are now: nobody is promised it before
-            playback.gives_way = False
+        if is_silent and playback.first_s is not None:
+            self._promise_as_begun(job)
         if job.audio.stream is not None:  # a replay costs next to nothing
             audio_s = playback.audio_s - before_s
             job.count_audio(self._capacity, perf_counter() - started_s, audio_s)
@@ -251,6 +283,12 @@ class AudioWorker:
             self._outcomes.completed(job, chunk.result)
             self._remove(job)
         job.send(chunk)
+
+    def _promise_as_begun(self, job: JobHandle) -> None:
+        """Promise a stream whose playback begins its audio in time, beside those that have that."""
+        if not job.ar.slow:
+            job.promised = True  # nobody is promised it before
+            job.playback.gives_way = False
 
     def _end(self, job: JobHandle, reason: FinishReason, error: SpeechError | None = None) -> None:
         self._outcomes.ended(job, reason, error)

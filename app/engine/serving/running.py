@@ -7,12 +7,13 @@ and the audio thread (`AudioWork`).
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from time import monotonic
 
 from app.engine.admission.cost_model import CostModel
 from app.engine.admission.playback import Playback
 from app.engine.admission.streams import Stream
+from app.engine.admission.text_pace import KnownText, TextPace
 from app.engine.errors import DeadlineExceeded, SpeechError
 from app.engine.interface import Plan
 from app.engine.job import AudioChunk, FinishReason, Progress, SpeechJob, SpeechResult
@@ -40,6 +41,11 @@ class SpeechStream(AsyncIterator[AudioChunk]):
         """Whether all is spoken of a text of which more is to come."""
         return False
 
+    @property
+    def runs_out_s(self) -> float:
+        """When its audio so far is played, by `time.monotonic`."""
+        return 0.0
+
     def leave(self) -> None:
         """Cancel what is not done; it stops at its next frame."""
         raise NotImplementedError
@@ -58,6 +64,9 @@ class JobHandle(SpeechStream):
     Attributes:
         plan: Written by the text thread: once, or with each part of a text that is still written.
         asked: The same with all of the text that there is, if more has come. Written by its reader.
+        pace: Of a text that is written while it is spoken; else None. Written by its reader.
+        known: How much of it is there. Written by the text thread.
+        lead_until_s: Until when sound before it is played, by `time.monotonic`.
         refusal: Why the rest of its text is not spoken. Written by the text thread.
         promised: Whether it is made in time; None before it is known. Written by who promises.
         abandoned: Why it was given up, by any thread.
@@ -72,6 +81,8 @@ class JobHandle(SpeechStream):
         client: str = "",
         played: bool = True,
         replayed: SpeechResult | None = None,
+        pace: TextPace | None = None,
+        lead_until_s: float = 0.0,
     ) -> None:
         self.id = job_id
         self.client = client
@@ -83,6 +94,9 @@ class JobHandle(SpeechStream):
         self.abandoned: FinishReason | None = None
         self.asked: SpeechJob | None = None
         self.refusal: SpeechError | None = None
+        self.pace = pace
+        self.known: KnownText | None = None
+        self.lead_until_s = lead_until_s
         self._wake = wake
         self._closing = threading.Lock()
         self._closed = False
@@ -99,6 +113,11 @@ class JobHandle(SpeechStream):
         """Whether all is spoken of a text of which more is to come."""
         stream = self.ar.stream
         return stream is not None and stream.waits and not self.audio.is_waiting
+
+    @property
+    def runs_out_s(self) -> float:
+        """When its audio so far is played; see `Playback`."""
+        return self.playback.runs_out_s
 
     def change(self, plan: Plan | None, refusal: SpeechError | None = None) -> None:
         """Go on with a plan of more of its text, or fail."""
@@ -145,18 +164,36 @@ class JobHandle(SpeechStream):
         """
         if isinstance(item, AudioChunk):
             if item.result is not None:
-                self.playback.finish()
+                self.playback.begin()
             if self.playback.first_s is None:
                 self._held.append(item)
                 return
-            for held in self._held:
-                self.reader.count(held)
+            self.send_held()
             # After the last chunk there is nothing left to pause.
             self.reader.count(item, may_pause=item.result is None)
+        self._put([item])
+
+    @property
+    def is_held(self) -> bool:
+        """Whether audio waits for its playback to begin."""
+        return bool(self._held) and self.playback.first_s is None
+
+    @property
+    def begins(self) -> bool:
+        """Whether audio that waits for its playback may be played now."""
+        return self.is_held and self.playback.may_begin
+
+    def send_held(self) -> None:
+        """Send what was held before the playback began."""
+        for held in self._held:
+            self.reader.count(held)
+        self._put(self._held)
+        self._held = []
+
+    def _put(self, items: Sequence[AudioChunk | SpeechError]) -> None:
         try:
-            for one in (*self._held, item):
+            for one in items:
                 self.reader.put(one)
-            self._held.clear()
         except RuntimeError:  # the reader's loop is closed
             self.abandoned = "cancelled"
 
@@ -227,7 +264,7 @@ class JobHandle(SpeechStream):
         first_s = self.playback.first_s
         if not self._begun and first_s is not None:
             self._begun = True
-            if self.ar.alone and self.usual:
+            if self.ar.alone and self.usual and self.pace is None:  # else it waited for words
                 capacity.note_start(max(0.0, first_s - self.ar.admitted_s))
 
     def stream(self, capacity: CostModel) -> Stream:

@@ -218,7 +218,9 @@ class Scheduler:
         lead_s: dict[JobHandle, float] = {}
         for job in self._sampled:
             assert job.ar.stream is not None
-            if job.ar.stream.waits:
+            waits = job.ar.stream.waits
+            job.playback.wait_for_words(waits)
+            if waits:
                 continue
             sampled_s = job.ar.stream.ready_s
             playback = job.playback

@@ -7,6 +7,7 @@ from functools import partial
 from app.engine.admission.cost_model import CostModel
 from app.engine.admission.durations import pauses_s, spoken_symbols
 from app.engine.admission.quota import share
+from app.engine.admission.text_pace import KnownText
 from app.engine.errors import InvalidRequest, broken
 from app.engine.interface import Plan, Reading
 from app.engine.job import SpeechJob
@@ -99,7 +100,9 @@ class TextWorker:
         except BaseException as error:
             job.change(None, broken(job.id, error))
         else:
-            if asked is job.asked:  # else more was planned between two pieces
+            # What came meanwhile is planned next; where text comes faster than it is read, nothing
+            # would be spoken if this did not count. Between two pieces more may have been planned.
+            if _is_more(plan.job, job.plan or before):
                 job.change(plan)
 
     def _expect(self, job: JobHandle, plan: Plan) -> None:
@@ -107,6 +110,20 @@ class TextWorker:
         speech_s = self._capacity.speech_s(spoken_symbols(plan.utterances))
         silence_s = pauses_s(plan.utterances, plan.params.pause_s, more=plan.job.part.more)
         job.playback.expected_s = speech_s + silence_s
+        if job.pace is not None:
+            job.known = self._known(plan, speech_s)
+
+    def _known(self, plan: Plan, speech_s: float) -> KnownText:
+        """Return how much can be sampled of a text that is still written."""
+        missing = 0.0
+        if plan.job.part.is_open and plan.utterances and not plan.utterances[-1].whole:
+            newest = plan.utterances[-1]
+            begins = newest.versions[-1].begins
+            due = begins[max(0, len(begins) - plan.params.text_lookahead_words)]
+            missing = (len(newest.phonemes) - due) / newest.rate
+        char_s = speech_s / max(1, len(plan.job.text))
+        sampled_s = speech_s - self._capacity.speech_s(missing)
+        return KnownText(sampled_s, char_s, whole=not plan.job.part.is_open)
 
     def _check_rows(self, plan: Plan) -> None:
         """Do nothing if a plan takes no more rows than one client's share."""
@@ -116,3 +133,10 @@ class TextWorker:
                 f" {self._slots}",
                 param=knob_at_fault(plan.params),
             )
+
+
+def _is_more(job: SpeechJob, before: Plan) -> bool:
+    """Return whether there is more of the text in a job than in a plan."""
+    known = before.job
+    longer = not job.part.is_open or len(job.text) > len(known.text)
+    return known.part.is_open and longer

@@ -1,11 +1,13 @@
 """From a language model's first token to the first audible sound, over each WebSocket.
 
     python -m lab.benchmarks.service.tokens --out tokens.json
+    python -m lab.benchmarks.service.tokens --lookahead 0 2 --lines lab/training/judging/agents.txt
 
 A text is sent as a language model would write it, token by token at a steady rate; the clock starts
 with the first token and stops at the first sample over -50 dBFS. One speech at a time, over a
-socket that is open already, as an agent keeps it. `sentence` is when the token came that ends the
-first sentence: no service that speaks whole sentences can begin before. Figures need an idle
+socket that is open already, as an agent keeps it. With ``--lookahead`` the socket of our own is
+measured with each `text_lookahead_words`, and no other. `sentence` is when the token came that ends
+the first sentence: no service that speaks whole sentences can begin before. Figures need an idle
 machine.
 """
 
@@ -14,8 +16,10 @@ import json
 import re
 import sys
 from base64 import b64decode
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import islice
+from pathlib import Path
 from time import perf_counter
 from typing import Any, Final
 
@@ -39,6 +43,13 @@ _ELEVENLABS: Final = (
 def tokens(text: str) -> list[str]:
     """Return a text in pieces of some four characters, with the space before each word."""
     return _TOKEN.findall(text)
+
+
+def sentences_in_pairs(path: Path, most: int) -> list[str]:
+    """Return each sentence of a file with the next one: it has ended once that begins."""
+    lines = path.read_text("utf-8").splitlines()
+    pairs = zip(lines, [*lines[1:], lines[0]], strict=True)
+    return list(islice(map(" ".join, pairs), most))
 
 
 @dataclass(frozen=True)
@@ -74,7 +85,11 @@ class Socket:
 
 
 class Ours(Socket):
-    """Protocol `valle.speech.v1`, a message a token."""
+    """Protocol `valle.speech.v1`, a message a token; ``knobs`` are those of the response."""
+
+    def __init__(self, **knobs: int) -> None:
+        super().__init__("/v1/audio/speech/stream", PROTOCOL)
+        self._knobs = knobs
 
     def messages(self, number: int, pieces: Sequence[str]) -> list[dict[str, Any]]:  # noqa: ARG002
         """Return a message for each token."""
@@ -85,7 +100,7 @@ class Ours(Socket):
 
     def opening(self, number: int) -> dict[str, Any]:
         """Return the message that creates a response."""
-        return {"type": "response.create", "voice": "heart", "seed": number}
+        return {"type": "response.create", "voice": "heart", "seed": number, **self._knobs}
 
     def closing(self, number: int) -> dict[str, Any]:  # noqa: ARG002
         """Return the message that cancels it."""
@@ -130,8 +145,8 @@ class Sentences(ElevenLabs):
         return messages
 
 
-SOCKETS: Final = {
-    "ours, tokens": Ours("/v1/audio/speech/stream", PROTOCOL),
+SOCKETS: Final[Mapping[str, Socket]] = {
+    "ours, tokens": Ours(),
     "ElevenLabs, tokens": ElevenLabs(_ELEVENLABS + "false"),
     "ElevenLabs, sentences": Sentences(_ELEVENLABS + "true"),
 }
@@ -187,14 +202,15 @@ async def _until_silent(socket: ClientConnection) -> AsyncIterator[str | bytes]:
             return
 
 
-async def measure(url: str, takes: int) -> list[dict[str, Any]]:
-    """Return a row for each protocol and rate; one more take of each is not counted."""
+async def measure(
+    url: str, inputs: Sequence[str], sockets: Mapping[str, Socket], rates: Sequence[int]
+) -> list[dict[str, Any]]:
+    """Return a row for each protocol and rate; the first take of each is not counted."""
     rows, number = list[dict[str, Any]](), 0
-    inputs = texts(takes + 1, sentences_each=2)
     address = url.replace("http", "ws", 1)
-    for name, protocol in SOCKETS.items():
+    for name, protocol in sockets.items():
         offered = [Subprotocol(protocol.subprotocol)] if protocol.subprotocol else None
-        for rate in RATES:
+        for rate in rates:
             taken = list[Take]()
             async with connect(address + protocol.path, subprotocols=offered, proxy=None) as socket:
                 for text in inputs:
@@ -230,10 +246,19 @@ def main() -> int:
     """Measure, print the table, write the report."""
     parser = argument_parser(__doc__, url=True)
     parser.add_argument("--takes", type=int, default=20, help="speeches of each kind and rate")
+    parser.add_argument("--rates", type=int, nargs="+", default=RATES, help="tokens a second")
+    parser.add_argument("--lookahead", type=int, nargs="+", help="text_lookahead_words, each")
+    parser.add_argument("--lines", type=Path, help="a file of sentences, one a line")
     given = parser.parse_args()
     started = machine()
+    inputs = texts(given.takes + 1, sentences_each=2)
+    if given.lines is not None:
+        inputs = sentences_in_pairs(given.lines, given.takes + 1)
+    sockets = SOCKETS
+    if given.lookahead is not None:
+        sockets = {f"look-ahead {n}": Ours(text_lookahead_words=n) for n in given.lookahead}
     with served_or(given.url) as url:
-        rows = asyncio.run(measure(url, given.takes))
+        rows = asyncio.run(measure(url, inputs, sockets, given.rates))
     table = [{name: value for name, value in one.items() if name != "each"} for one in rows]
     return conclude(table, [], given.out, started, {"takes": rows})
 

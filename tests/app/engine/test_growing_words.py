@@ -12,7 +12,7 @@ import pytest
 from app.engine.engine import SpeechEngine
 from app.engine.errors import InvalidRequest
 from app.engine.growing import GrowingSpeech
-from app.engine.job import Samples, SpeechJob, SpeechResult
+from app.engine.job import ReadingOptions, Samples, SpeechJob, SpeechResult
 from app.main import create_engine
 from samplers.knobs.params import SamplingParams
 from tests.app.engine.running import until
@@ -133,7 +133,7 @@ async def test_what_comes_of_a_sentence_that_was_ended_is_not_spoken_again(toy) 
 @pytest.mark.slow
 async def test_a_sentence_whose_rest_is_refused_fails_by_name_and_frees_its_rows(toy) -> None:
     async with speaking(toy) as engine:
-        speech = growing(engine, lookahead=1, unreadable="refuse")
+        speech = growing(engine, lookahead=1, reading=ReadingOptions(unreadable="refuse"))
         await speech.append("Two of the old men sat there ")
         await anext(speech)
         await speech.append("and пошли. ")

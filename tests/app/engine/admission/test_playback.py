@@ -78,7 +78,7 @@ def test_what_is_shorter_than_was_held_for_begins_at_its_end(clock):
     playback.prebuffer_s = 5.0
     playback.add(0.3)
     clock[0] += 1.0
-    playback.finish()
+    playback.begin()
     assert playback.first_audio_s == pytest.approx(1.0)
 
 
@@ -127,3 +127,32 @@ def test_a_speech_sent_whole_that_is_not_served_falls_behind_in_the_end(clock):
     playback = Playback(clock[0], played=False)
     clock[0] += WHOLE_AFTER_S + WHOLE_SLOWER * 20.0
     assert playback.lead_of(20.0) == pytest.approx(0.0, abs=1e-6)
+
+
+def test_a_gap_while_words_were_waited_for_is_the_authors_and_no_stall(clock):
+    playback = Playback(clock[0])
+    playback.add(0.2)
+    clock[0] += 0.1
+    playback.wait_for_words(True)
+    clock[0] += 0.4
+    playback.wait_for_words(False)
+    clock[0] += 0.2  # which drawing took
+    playback.add(0.2)
+    assert playback.unwritten_s == pytest.approx(0.4)
+    assert playback.underrun_s == pytest.approx(0.1)
+    assert playback.lead_s == pytest.approx(0.2)
+    clock[0] += 0.5
+    playback.add(0.2)  # late again, and all words were there
+    assert playback.unwritten_s == pytest.approx(0.4)
+    assert playback.underrun_s == pytest.approx(0.4)
+
+
+def test_a_playback_waits_for_the_pace_of_its_text_and_begins_then(clock):
+    playback = Playback(clock[0])
+    playback.begins_s = clock[0] + 0.3
+    playback.add(0.2)
+    assert (playback.first_s, playback.may_begin) == (None, False)
+    clock[0] += 0.3
+    assert playback.may_begin
+    playback.begin()
+    assert playback.first_s == clock[0]

@@ -14,6 +14,7 @@ import torch
 
 from app.engine.admission.cost_model import SHARE, CostModel
 from app.engine.admission.playback import Playback
+from app.engine.admission.text_pace import KnownText, TextPace
 from app.engine.interface import FirstChunk
 from app.engine.job import AudioChunk, SpeechJob
 from app.engine.messages import ArMessage, FramesReady, UtteranceDone, UtteranceStarted
@@ -372,3 +373,56 @@ async def test_audio_is_held_until_the_playback_can_begin() -> None:
     run(worker, Together())
     assert job.playback.prebuffer_s > 30 * STEP_S  # from the second of the early chunks on
     assert await sent(job) == 0
+
+
+def typed(chars: int, every_s: float) -> TextPace:
+    """Packets that came so often until now."""
+    pace = TextPace()
+    pace.note(chars)
+    pace._first_s -= every_s
+    pace.note(chars)
+    return pace
+
+
+async def begun(pace: TextPace, known: KnownText, lead_s: float = 0.0) -> JobHandle:
+    """Make the first chunk of a text that is still written."""
+    worker, (job,) = working(Together(), 1, [])
+    job.pace = pace
+    job.known = known
+    job.lead_until_s = monotonic() + lead_s
+    job.audio.progress = replace(job.audio.progress, first_chunks=(FirstChunk(30, 0.2, 0.6),))
+    worker.put((job, BLOCK))
+    run(worker, Together())
+    return job
+
+
+@pytest.mark.parametrize(
+    ("known", "lead_s", "chunks"),
+    [
+        (KnownText(0.2, 0.06), 0.0, 0),
+        (KnownText(0.2, 0.06), 60.0, 1),
+        (KnownText(0.2, 0.06, whole=True), 0.0, 1),
+        (KnownText(2.0, 0.06), 0.0, 1),
+    ],
+    ids=["too slow", "earlier sound is played", "all of it is there", "enough is there"],
+)
+async def test_audio_of_a_text_that_comes_slowly_is_held_if_a_gap_would_be_heard(
+    known, lead_s, chunks
+) -> None:
+    slow = typed(17, 0.5)  # some two seconds of speech a second
+    assert await sent(await begun(slow, known, lead_s)) == chunks
+
+
+async def test_audio_that_waited_for_text_is_sent_once_that_is_whole() -> None:
+    worker, (job,) = working(Together(), 1, [])
+    job.pace = typed(1, 5.0)
+    job.known = KnownText(0.2, 0.06)
+    job.audio.progress = replace(job.audio.progress, first_chunks=(FirstChunk(30, 0.2, 0.6),))
+    worker.put((job, BLOCK))
+    run(worker, Together())
+    assert (await sent(job), job.playback.first_s) == (0, None)
+    job.known = KnownText(0.2, 0.06, whole=True)
+    run(worker, Together())
+    assert await sent(job) == 1
+    assert job.playback.first_s is not None
+    assert job.promised

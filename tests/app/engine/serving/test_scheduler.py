@@ -62,7 +62,7 @@ def given(
     job.plan = FakeBackend().plan(SpeechJob("a job", "Hi.", SamplingParams(), priority=priority))
     job.playback.audio_s = sampled_s if made_s is None else made_s
     if unread_s:
-        job.playback.finish()  # so that what is sent is not held
+        job.playback.begin()  # so that what is sent is not held
         job.send(AudioChunk(np.zeros(round(unread_s), np.float32), 1))
     return sampled_s, job
 

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from concurrent.futures import Future
 from contextlib import closing
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 
 from app.engine.admission.cost_model import CostModel
 from app.engine.errors import GenerationFailed, InvalidRequest, SpeechError
-from app.engine.job import SpeechJob
+from app.engine.job import SpeechJob, SpeechPart
 from app.engine.serving.fair_queue import FairQueue, FairTask
 from app.engine.serving.job_queue import JobQueue
 from app.engine.serving.metrics import EngineMetrics
@@ -20,6 +21,7 @@ from app.engine.serving.outcomes import JobLog
 from app.engine.serving.running import JobHandle
 from app.engine.serving.text_worker import TextWorker
 from samplers.knobs.params import SamplingParams
+from tests.app.engine.running import until
 from tests.fakes import FakeBackend
 
 pytestmark = pytest.mark.anyio
@@ -142,6 +144,43 @@ async def test_what_cannot_be_spoken_is_told_why_and_has_left(room: Room) -> Non
     assert isinstance(error, InvalidRequest)
     assert (error.param, "one may have 4 of 4" in str(error)) == ("best_of", True)
     assert room.queue.empty
+
+
+async def test_more_of_a_text_counts_also_where_text_comes_faster_than_it_is_read(
+    room: Room,
+) -> None:
+    planned: list[str] = []
+    asked = SpeechJob("id", "a", SamplingParams(), part=SpeechPart(is_open=True))
+    job = JobHandle("id", 20.0, lambda one: planned.append(one.plan.job.text if one.plan else ""))
+    assert room.queue.admit(job)
+    room.reader.read(room.backend, job, asked)
+    await room.lined_up()
+    room.reader.read_more(room.backend, job, replace(asked, text="a hard b"))
+    await until(lambda: room.reader.silent_s)
+    for text in ("a hard b c", "a hard b c d"):
+        room.reader.read_more(room.backend, job, replace(asked, text=text))
+    room.backend.read_on.set()
+    await until(lambda: job.plan is not None and job.plan.job.text == "a hard b c d")
+    assert planned == ["a hard b", "a hard b c d"]  # of two that wait the newest is enough
+
+
+async def test_an_older_beginning_takes_nothing_back(room: Room) -> None:
+    """Between two pieces of it the whole text may have been planned."""
+    asked = SpeechJob("id", "a", SamplingParams(), part=SpeechPart(is_open=True))
+    job = JobHandle("id", 20.0, lambda _: None)
+    assert room.queue.admit(job)
+    room.reader.read(room.backend, job, asked)
+    await room.lined_up()
+    room.reader.read_more(room.backend, job, replace(asked, text="a hard b", client="other"))
+    await until(lambda: room.reader.silent_s)
+    whole = replace(asked, text="a hard b.", part=SpeechPart())
+    room.reader.read_more(room.backend, job, whole)
+    room.backend.read_on.set()
+    await until(lambda: job.plan is not None and not job.plan.job.part.is_open)
+    room.reader.close()
+    await asyncio.sleep(0.05)
+    assert job.plan is not None
+    assert job.plan.job.text == "a hard b."
 
 
 async def test_who_left_meanwhile_is_not_read(room: Room) -> None:

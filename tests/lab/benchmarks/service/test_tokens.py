@@ -27,11 +27,17 @@ def test_every_protocol_sends_the_whole_text(name) -> None:
     assert len(sent) == len(tokens.tokens(TEXT))
 
 
+def test_each_sentence_of_a_file_comes_with_the_next_which_ends_it(tmp_path: Path) -> None:
+    path = tmp_path / "lines.txt"
+    path.write_text("One.\nTwo.\nThree.\n", "utf-8")
+    assert tokens.sentences_in_pairs(path, 9) == ["One. Two.", "Two. Three.", "Three. One."]
+    assert tokens.sentences_in_pairs(path, 1) == ["One. Two."]
+
+
 @pytest.mark.slow
-def test_a_row_for_each_protocol_and_rate(toy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tokens, "RATES", (80,))
+def test_a_row_for_each_protocol_and_rate(toy: Path) -> None:
     settings = Settings(model=str(toy), device="cpu", aliases="heart=toy")
     with served_here(observed_app(settings)) as url:
-        rows = asyncio.run(tokens.measure(url, 1))
+        rows = asyncio.run(tokens.measure(url, [TEXT, TEXT], tokens.SOCKETS, (80,)))
     assert [row["socket"] for row in rows] == [*tokens.SOCKETS]
     assert all(row["takes"] == 1 for row in rows)
