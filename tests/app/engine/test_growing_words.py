@@ -12,7 +12,7 @@ import pytest
 from app.engine.engine import SpeechEngine
 from app.engine.errors import InvalidRequest
 from app.engine.growing import GrowingSpeech
-from app.engine.job import ReadingOptions, Samples, SpeechJob, SpeechResult
+from app.engine.job import ReadingOptions, ReportOptions, Samples, SpeechJob, SpeechResult
 from app.main import create_engine
 from samplers.knobs.params import SamplingParams
 from tests.app.engine.running import until
@@ -146,7 +146,7 @@ async def test_a_sentence_whose_rest_is_refused_fails_by_name_and_frees_its_rows
 @pytest.mark.slow
 async def test_with_times_of_words_a_sentence_is_waited_for(toy) -> None:
     async with speaking(toy) as engine:
-        speech = growing(engine, lookahead=1, timestamps="word")
+        speech = growing(engine, lookahead=1, report=ReportOptions(timestamps="word"))
         await speech.append("Two of the old men sat there and ")
         await asyncio.sleep(0.1)
         assert speech.waits_for_text
