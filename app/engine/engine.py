@@ -169,12 +169,16 @@ class SpeechEngine:
         ``pace`` is how fast it is written. Sound before it is played until ``lead_until_s``, by
         `time.monotonic`.
         """
-        return self._submit(job, pace=pace, lead_until_s=lead_until_s)
+        return self._submit(job, pace, lead_until_s)
 
-    def _submit(self, job: SpeechJob, **given: Any) -> SpeechStream:
+    def _submit(
+        self, job: SpeechJob, pace: TextPace | None = None, lead_until_s: float = 0.0
+    ) -> SpeechStream:
         expected_s = self._capacity.speech_s(len(job.text))
         self._check_wait(job.client, played=job.played)
-        running = self._admit(job.id, client=job.client, played=job.played, **given)
+        running = self._admit(job.id, client=job.client, played=job.played)
+        running.pace = pace
+        running.lead_until_s = lead_until_s
         running.playback.expected_s = expected_s  # until its text is read
         self._text_worker.read(self._model.planner, running, job)
         return running

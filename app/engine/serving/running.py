@@ -81,8 +81,6 @@ class JobHandle(SpeechStream):
         client: str = "",
         played: bool = True,
         replayed: SpeechResult | None = None,
-        pace: TextPace | None = None,
-        lead_until_s: float = 0.0,
     ) -> None:
         self.id = job_id
         self.client = client
@@ -94,9 +92,9 @@ class JobHandle(SpeechStream):
         self.abandoned: FinishReason | None = None
         self.asked: SpeechJob | None = None
         self.refusal: SpeechError | None = None
-        self.pace = pace
+        self.pace: TextPace | None = None
         self.known: KnownText | None = None
-        self.lead_until_s = lead_until_s
+        self.lead_until_s = 0.0
         self._wake = wake
         self._closing = threading.Lock()
         self._closed = False
