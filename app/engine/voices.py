@@ -290,8 +290,8 @@ class Voices:
 
         Raises UnknownVoice if it is not the owner's, Unavailable if it cannot be deleted now.
         """
-        name, own = name.lower(), self._has(name.lower(), owner)
-        if not own:
+        name = name.lower()
+        if not self._has(name, owner):
             self._refuse_to_remove(name, owner)
         assert self._store is not None
         try:

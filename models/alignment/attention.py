@@ -63,10 +63,10 @@ class TextAttention:
         self._at += len(codes)
         hidden = torch.cat([self._hidden, hidden])
         queries = torch.cat([self._queries, asked[-1]])
-        hidden, self._hidden = hidden[:-1], hidden[-1:]
-        queries, self._queries = queries[:-1], queries[-1:]
-        query = queries[:, self._head].float()
+        self._hidden = hidden[-1:]
+        self._queries = queries[-1:]
+        query = queries[:-1, self._head].float()
         attention = (query @ self._keys.T * query.shape[-1] ** -0.5).softmax(-1)
-        logits = self._model.logits(hidden, 0).log_softmax(-1)
+        logits = self._model.logits(hidden[:-1], 0).log_softmax(-1)
         sampled = to_device(codes.numpy(), logits.device)
         return attention, logits.gather(1, sampled[:, None])[:, 0]

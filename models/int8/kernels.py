@@ -17,7 +17,7 @@ from cpu.arrays import Floats, Int8s, Int32s
 from cpu.compiling import kernel
 from models.int8.row_sum import sum_row
 
-STEPS = 127  # on either side of 0
+INT8_MAX = 127  # on either side of 0
 MIN_SCALE = np.finfo(np.float32).tiny  # of a row of zeros
 
 _f32 = np.float32
@@ -58,7 +58,7 @@ def max_abs(row: Floats) -> np.float32:
 @kernel
 def quantize_row(row: Floats, integers: Int8s) -> np.float32:
     """Quantise ``row`` ``[D]`` into ``integers`` ``[D]`` and return the scale."""
-    scale = max(max_abs(row) / _f32(STEPS), MIN_SCALE)
+    scale = max(max_abs(row) / _f32(INT8_MAX), MIN_SCALE)
     inverse = _f32(1.0) / scale
     for d in range(len(row)):
         y = row[d] * inverse

@@ -113,7 +113,8 @@ class Rewritten:
             last = max(first, bisect_left(begins, end) - 1)
             silent = not any(one.isalnum() or "\ue000" <= one <= "\uf8ff" for one in token[0])
             if groups and (first <= groups[-1][3] or silent):
-                groups[-1][1], groups[-1][3] = token.end(), max(last, groups[-1][3])
+                groups[-1][1] = token.end()
+                groups[-1][3] = max(last, groups[-1][3])
             else:
                 groups.append([token.start(), token.end(), first, last])
         words = []

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from av.audio.frame import AudioFrame
 
 
-Samples = NDArray[np.float32]
+AudioSamples = NDArray[np.float32]
 """``[N]``, mono."""
 
 
@@ -34,7 +34,7 @@ class FilterGraph:
         nodes.append(self._graph.add("abuffersink"))
         self._graph.link_nodes(*nodes).configure()
 
-    def frames(self, samples: Samples | None) -> "Iterator[AudioFrame]":
+    def frames(self, samples: AudioSamples | None) -> "Iterator[AudioFrame]":
         """Filter samples, None at their end; yield the frames that are complete."""
         import av
 
@@ -56,11 +56,11 @@ class FilterGraph:
             assert isinstance(filtered, av.AudioFrame)
             yield filtered
 
-    def push(self, samples: Samples | None) -> Samples:
+    def push(self, samples: AudioSamples | None) -> AudioSamples:
         """Filter samples ``[n]``, None at their end; return those ``[m]`` that are complete."""
         parts = [frame.to_ndarray()[0] for frame in self.frames(samples)]
         return np.concatenate([np.zeros(0, np.float32), *parts])
 
-    def close(self) -> Samples:
+    def close(self) -> AudioSamples:
         """Return the remaining samples ``[m]``; nothing may be pushed after."""
         return self.push(None)

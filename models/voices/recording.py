@@ -18,7 +18,7 @@ from models.voices.container import (
     ContainerError,
     libav_format,
 )
-from models.voices.libav import FilterGraph, Samples
+from models.voices.libav import AudioSamples, FilterGraph
 from models.voices.loudness import loudness_lufs
 from models.voices.quality import quality_warnings
 
@@ -71,7 +71,7 @@ class RecordingError(ValueError):
 class Recording:
     """A recording that can be used as a voice."""
 
-    samples: Samples  # [N] in [-1, 1], mono, trimmed, at `LEVEL_LUFS`
+    samples: AudioSamples  # [N] in [-1, 1], mono, trimmed, at `LEVEL_LUFS`
     rate_hz: int  # at most `MAX_KEPT_RATE_HZ`
     warnings: tuple[str, ...] = ()  # what may spoil the voice
 

@@ -97,13 +97,13 @@ speech_router = APIRouter(tags=["speech"])
 )
 async def create_speech(request: Request, wanted: SpeechBody) -> Response:
     """Speak a text, compatible with OpenAI's clients: by default streamed MP3."""
-    return await speak(request, wanted)
+    return await answer_speech(request, wanted)
 
 
 @speech_router.post("/tts", responses=SPEECH_OR_CODES, openapi_extra=body_schema(TtsRequest))
 async def create_tts(request: Request, wanted: TtsBody) -> Response:
     """Speak a text: by default a whole WAV."""
-    return await speak(request, wanted)
+    return await answer_speech(request, wanted)
 
 
 @speech_router.post(
@@ -140,7 +140,7 @@ async def read_text(request: Request, wanted: PhonemesBody, engine: EngineDep) -
     )
 
 
-async def speak(
+async def answer_speech(
     request: Request, wanted: SpeechRequest, framing: BodyFormat | None = None
 ) -> Response:
     """Submit a request and return its response, whole or streamed, framed or as it asks."""

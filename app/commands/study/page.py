@@ -104,9 +104,10 @@ def _figures(curve: Curve) -> Iterator[list[str]]:
 def as_svg(curve: Curve, measure: str) -> str:
     """Return a small plot of one measure over a knob."""
     points = curve.points[measure]
-    low = min(one.low for one in points)
-    high = max(one.high for one in points)
-    low, high = min(low, 0.0) if low < 0 else 0.0, high if high > low else low + 1
+    least = min(one.low for one in points)
+    most = max(one.high for one in points)
+    low = min(least, 0.0)
+    high = most if most > least else least + 1
     across = [
         _MARGIN + (_WIDTH - _MARGIN - 8) * place / max(1, len(points) - 1)
         for place in range(len(points))

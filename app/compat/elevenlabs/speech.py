@@ -19,7 +19,7 @@ from app.api.requests import (
 )
 from app.api.schemas import SPEAKABLE, SPEECH_OR_LINES, SpeechRequest
 from app.api.services import Services, ServicesDep
-from app.api.speech.route import speak
+from app.api.speech.route import answer_speech
 from app.audio.formats import OPUS_RATES, AudioFormat
 from app.compat.timed_words import TimedCharacter, TimedJson, timed_characters
 from app.engine.errors import InvalidRequest
@@ -195,7 +195,7 @@ async def _speak(request: Request, wanted: SpeechRequest, **changed: Any) -> Res
 
     timed = wanted.timestamps == "word"
     framing = TimedJson(part, streamed=wanted.streamed) if timed else None
-    return await speak(request, wanted, framing)
+    return await answer_speech(request, wanted, framing)
 
 
 def _part(sound: bytes, words: Sequence[WordTimes], speed: float) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from pydantic import ConfigDict, Field
 
 from app.api.requests import body_schema, json_body
 from app.api.schemas import SPEECH_OR_LINES, SoundFormatName, SpeechRequest
-from app.api.speech.route import speak
+from app.api.speech.route import answer_speech
 from app.compat.timed_words import TimedJson
 from app.engine.job import WordTimes
 
@@ -46,7 +46,7 @@ async def captioned_speech(request: Request, body: CaptionedBody) -> Response:
             "timestamps": _captions(words, body) if body.return_timestamps else None,
         }
 
-    return await speak(request, timed, TimedJson(part, streamed=timed.streamed))
+    return await answer_speech(request, timed, TimedJson(part, streamed=timed.streamed))
 
 
 def _captions(words: Sequence[WordTimes], body: CaptionedRequest) -> list[dict[str, Any]]:

@@ -13,7 +13,7 @@ from app.api.schemas import (
     SpeechOptions,
     SpeechRequest,
 )
-from app.api.speech.route import speak
+from app.api.speech.route import answer_speech
 from models.text.markup import MAX_PAUSE_S
 
 _MOST_TURNS: Final = 1000
@@ -71,4 +71,4 @@ dialogue_router = APIRouter(tags=["other shapes"], responses=SPEECH_RESPONSES)
 )
 async def dialogue(request: Request, body: DialogueBody) -> Response:
     """Speak turns, each in its voice: by default streamed MP3."""
-    return await speak(request, body.speech())
+    return await answer_speech(request, body.speech())

@@ -19,7 +19,7 @@ from app.api.schemas import (
     VoiceName,
 )
 from app.api.services import EngineDep
-from app.api.speech.route import read_text, speak
+from app.api.speech.route import answer_speech, read_text
 
 _LANGUAGES: Final = {
     "a": "en-US",
@@ -96,4 +96,4 @@ async def speak_phonemes(request: Request, body: PhonemeSpeechBody) -> Response:
     """Speak phonemes: a whole WAV."""
     # A line each, or all sentences were one, which may be too long.
     lines = (f"[[{one}]]" for one in _SENTENCE_ENDS.split(body.phonemes.strip()))
-    return await speak(request, TtsRequest(input="\n".join(lines), voice=body.voice))
+    return await answer_speech(request, TtsRequest(input="\n".join(lines), voice=body.voice))

@@ -175,7 +175,8 @@ class Branching(ArSequenceGroup):
 
     def __init__(self, inputs: UtteranceSpec, sequences: Sequence[ArSequence]) -> None:
         super().__init__(inputs, sequences)
-        self.sequences, self._spare = [self.all[0]], list(self.all[1:])
+        self.sequences = [self.all[0]]
+        self._spare = list(self.all[1:])
         self._fork = 0  # the first frame in which the branches differ
 
     @property

@@ -105,7 +105,8 @@ class Joiner:
             return _NO_SAMPLES
         pause = _NO_SAMPLES
         if self._edges is None:
-            self._edges, pause = Edges(self._rate_hz), self._silence(self.pending_s)
+            self._edges = Edges(self._rate_hz)
+            pause = self._silence(self.pending_s)
             self._tempo = None if rate == 1 else Tempo(rate, self._rate_hz)
             self.begin = self.end = self.samples + len(pause)
         sound = self._edges.push(samples if self._tempo is None else self._tempo.push(samples))

@@ -84,7 +84,8 @@ class Windows:
             first = max(0, self._start - self._left_context)
             end = min(self._end, count)
             windows.append(Window(first, self._start, end, min(end + self._lookahead, count)))
-            self._start, self._end = self._end, self._end + next(self._lengths)
+            self._start = self._end
+            self._end += next(self._lengths)
         return windows
 
 

@@ -33,7 +33,8 @@ def norm_kernel(x, weight, out, eps, WIDTH: tl.constexpr, BLOCK: tl.constexpr, E
 
 def norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
     """As `models.cuda.kernels.reference.norm`."""
-    x, width = x.contiguous(), x.shape[-1]
+    x = x.contiguous()
+    width = x.shape[-1]
     out = torch.empty_like(x)
     block = triton.next_power_of_2(width)
     launch(norm_kernel, (x.numel() // width,), x, weight, out, eps, width, block)
@@ -165,7 +166,9 @@ def _product(
     activation: str = "",
 ) -> None:
     """Write to ``out``, or add to it where nothing is normed."""
-    x, inputs, outputs = x.contiguous(), x.shape[1], out.shape[1]
+    x = x.contiguous()
+    inputs = x.shape[1]
+    outputs = out.shape[1]
     columns, step = product_tile(inputs, outputs)
     launch(
         product_kernel, (triton.cdiv(outputs, columns),), x, x if gain is None else gain, weight,

@@ -11,7 +11,7 @@ from models.int8 import attention
 from models.int8.cache import Int8Cache, Int8Layer
 
 RNG = np.random.default_rng(0)
-STEPS = 127
+INT8_MAX = 127
 
 
 def floats(*shape: int, size: float = 1.0) -> Floats:
@@ -88,7 +88,7 @@ def test_keys_and_queries_are_rotated_by_halves_and_kept_in_steps_of_their_own()
             (keys, rotated[row, heads:]),
             (values, x[row, heads + kv_heads :]),
         ):
-            half_a_step = 0.501 * expected.abs().amax(1, keepdim=True) / STEPS
+            half_a_step = 0.501 * expected.abs().amax(1, keepdim=True) / INT8_MAX
             assert (found[slot, :, start] - expected).abs().le(half_a_step).all()
     assert not layer.key_scales[1].any()
     assert np.count_nonzero(layer.value_scales) == rows * kv_heads
@@ -108,7 +108,7 @@ def test_attention_is_the_softmax_over_what_a_row_sees(
         query = torch.from_numpy(queries[row])[:, None].double()
         expected = F.scaled_dot_product_attention(query, k, v).flatten()
         found = torch.from_numpy(integers[row] * scales[row].astype(np.float64))
-        half_a_step = 0.51 * expected.abs().max() / STEPS
+        half_a_step = 0.51 * expected.abs().max() / INT8_MAX
         # 14 bits of queries and weights add a hundredth of a step
         assert (found - expected).abs().le(1.02 * half_a_step).all()
 
@@ -129,7 +129,7 @@ def test_what_a_row_does_not_see_might_as_well_not_be_there() -> None:
     query = torch.from_numpy(queries[0])[:, None].double()
     expected = F.scaled_dot_product_attention(query, k, v).flatten()
     error = torch.from_numpy(found[0][0] * found[1][0].astype(np.float64)) - expected
-    assert error.abs().max() < 0.52 * expected.abs().max() / STEPS
+    assert error.abs().max() < 0.52 * expected.abs().max() / INT8_MAX
 
 
 def test_thin_attention_is_rounded_finely() -> None:

@@ -34,7 +34,7 @@ def test_rounding_is_off_by_half_a_scale_at_most() -> None:
     x = floats(50, 33) * np.logspace(-20, 20, 50, dtype=np.float32)[:, None]
     integers, scales = np.empty(x.shape, np.int8), np.empty(50, np.float32)
     kernels.quantize(x, integers, scales)
-    assert (np.abs(integers).max(1) == kernels.STEPS).all()
+    assert (np.abs(integers).max(1) == kernels.INT8_MAX).all()
     assert (np.abs(rounded(integers, scales) - x) <= 0.5001 * scales[:, None]).all()
 
 
@@ -66,7 +66,7 @@ def test_a_norm_is_part_of_the_scale(size: float) -> None:
         torch.from_numpy(x).double(), (256,), torch.from_numpy(gain).double(), 1e-6
     )
     found = rounded(integers, scales) * math.sqrt(256)
-    half_a_step = 0.51 * expected.abs().amax(1, keepdim=True) / kernels.STEPS
+    half_a_step = 0.51 * expected.abs().amax(1, keepdim=True) / kernels.INT8_MAX
     assert (torch.from_numpy(found) - expected).abs().le(half_a_step).all()
 
 
@@ -101,4 +101,4 @@ def test_the_gate_is_the_activation_times_the_other_half(silu: bool, size: float
     gate, up = wide(product, scales, columns).chunk(2, -1)
     expected = (F.silu(gate) if silu else F.gelu(gate)) * up
     error = (torch.from_numpy(rounded(integers, found_scales)) - expected).abs()
-    assert error.le(0.502 * expected.abs().amax(1, keepdim=True) / kernels.STEPS).all()
+    assert error.le(0.502 * expected.abs().amax(1, keepdim=True) / kernels.INT8_MAX).all()
