@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from app.audio.rendering import int16
 from app.engine.backend.synthesizer import Synthesizer
-from app.engine.job import AudioChunk, ReadingOptions, ReportOptions, SpeechJob, SpeechResult
+from app.engine.core import AudioChunk, ReadingOptions, ReportOptions, SpeechJob, SpeechResult
 from app.main import catalog_of
 from app.settings import Settings
 from models.voices.recording import read_recording

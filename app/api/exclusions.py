@@ -10,8 +10,8 @@ from typing import Any, Final, get_args
 from pydantic import BaseModel
 
 from app.audio.formats import FORMAT_ALIASES, OPUS_RATES
+from app.engine.core import SampleRate
 from app.engine.errors import InvalidRequest
-from app.engine.job import SampleRate
 from samplers.knobs.conditions import Condition, Conditions, excluded, hold, one_of, other_than
 from samplers.knobs.params import SamplingParams
 from samplers.knobs.resolve import contradictions

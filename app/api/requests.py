@@ -18,8 +18,8 @@ from app.api.lenient import utf8, validated
 from app.api.schemas import ModelItem, SpeechOptions
 from app.audio.formats import OPUS_RATES, AudioFormat
 from app.audio.rendering import FileOptions
+from app.engine.core import SpeechJob
 from app.engine.errors import InvalidRequest, UnknownModel
-from app.engine.job import SpeechJob
 from app.settings import MODEL_NAME, Settings
 
 _B = TypeVar("_B", bound=BaseModel)

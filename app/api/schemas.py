@@ -25,7 +25,7 @@ from app.audio.formats import (
     AudioFormat,
     ResponseFormat,
 )
-from app.engine.job import (
+from app.engine.core import (
     OutputOptions,
     ReadingOptions,
     ReportOptions,
@@ -33,11 +33,10 @@ from app.engine.job import (
     SpeechJob,
     SpeechResult,
     Thoughts,
-    Timestamps,
     Unreadable,
-    UtteranceInfo,
-    WordTimes,
 )
+from app.engine.utterance_result import UtteranceInfo
+from app.engine.word_times import Timestamps, WordTimes
 from samplers.knobs.knob import knob
 from samplers.knobs.params import SamplingParams
 

@@ -21,7 +21,8 @@ from numpy.typing import NDArray
 
 from app.audio.formats import DEFAULT_RATES, AudioFormat
 from app.audio.loudness import Leveller, Limiter, apply_gain, gain_db
-from app.engine.job import SampleRate, Samples
+from app.engine.arrays import Samples
+from app.engine.core import SampleRate
 from app.engine.join.tempo import Tempo
 from models.voices.libav import FilterGraph
 

@@ -6,7 +6,8 @@ from typing import Any, NamedTuple
 
 from app.api.schemas import NDJSON
 from app.api.speech.answer import BodyFormat
-from app.engine.job import AudioChunk, SpeechResult, WordTimes
+from app.engine.core import AudioChunk, SpeechResult
+from app.engine.word_times import WordTimes
 
 
 class FinalWords:

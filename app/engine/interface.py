@@ -4,20 +4,15 @@ Two threads run a model: one samples level 0 of all jobs together (`Batch`), the
 audio of it, a chunk at a time (`AudioStream`). The parts of a model are in `app.engine.model`.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
-from torch import Tensor
-
+from app.engine.core import AudioChunk, MadeBy, Plan, Progress
 from app.engine.errors import SpeechError
-from app.engine.job import AudioChunk, MadeBy, NarPlan, Progress, SpeechJob
 from app.engine.messages import ArMessage
 from app.version import VERSION
 from models.text import Utterance
-from models.text.words import WordSpan
-from models.voices.voice import Voice
-from samplers.knobs.params import SamplingParams
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,41 +53,6 @@ class FirstChunk:
     before_s: float  # seconds of audio of the chunks before it, the first one's included
     # Seconds of speech that are sampled when it can be made, the first chunk's included
     speech_s: float = 0.0
-
-
-class PromptedVoice(NamedTuple):
-    """A voice as a model hears it."""
-
-    voice: Voice
-    prompt: Tensor | None = None  # codes ``[Tp, K]``
-    said: Sequence[int] = ()  # ids of what the prompt says, where the model reads that
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """A job that was checked and resolved: every choice is made that the caller left open."""
-
-    job: SpeechJob
-    params: SamplingParams  # resolved: every knob has a value
-    seed: int
-    voice: Voice
-    language: str
-    utterances: tuple[Utterance, ...]  # the text, split and converted to phonemes
-    text_s: float  # seconds that this took
-    rows: int = 1  # rows of the batch that level 0 takes
-    usual: bool = True  # whether its cost tells what others cost
-    nar: NarPlan = "chunks"  # how much of an utterance the NAR levels sample at a time
-    decoder: str = "codec"  # what makes samples of codes: `codec` or `vocos`
-    # Of each utterance, its words with their phonemes; empty without timestamps.
-    words: tuple[tuple[WordSpan, ...], ...] = ()
-    # Of each utterance, how many symbols each phoneme id stands for; likewise.
-    lengths: tuple[Sequence[int], ...] = ()
-    speakers: tuple[
-        PromptedVoice, ...
-    ] = ()  # of each utterance: that voice, or one that the text names
-    left_out: tuple[str, ...] = ()  # of the text, as it was written: nothing is spoken for it
-    made_by: MadeBy | None = None
-    pages: int = 0  # of keys and values that it takes at most, where they lie in pages
 
 
 @dataclass(frozen=True, slots=True)

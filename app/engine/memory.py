@@ -7,8 +7,7 @@ from typing import Final
 
 import torch
 
-from app.engine.interface import Plan, PromptedVoice
-from app.engine.job import USUAL_PHONEME_S
+from app.engine.core import USUAL_PHONEME_S, Plan, PromptedVoice
 from models.checkpoints.files import CheckpointError
 from models.config import KvCacheDtype, ModelConfig
 from models.prefix import MARKS

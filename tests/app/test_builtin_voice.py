@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from app.engine.backend.synthesizer import Synthesizer
-from app.engine.job import SpeechJob
+from app.engine.core import SpeechJob
 from models.voices.loudness import loudness_lufs
 from samplers.knobs.params import SamplingParams
 from tests.app.tools.serving import settings_of

@@ -40,7 +40,7 @@ def test_what_was_made_is_left_out_of_collections() -> None:
 
 LIGHT = [
     *((module, {"torch"}) for module in (
-        "app.settings", "app.api.schemas", "app.cli", "app.commands.serve", "app.engine.job",
+        "app.settings", "app.api.schemas", "app.cli", "app.commands.serve", "app.engine.core",
         "app.storage.preset_files", "samplers.knobs.resolve",
     )),
     ("models.valle", {"numba", "llvmlite", "models.int8"}),

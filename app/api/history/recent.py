@@ -10,11 +10,8 @@ from typing import Final, NamedTuple
 from app.api.errors import RequestInProgress
 from app.api.history.report import AskedSpeech, Failure, Outcome
 from app.api.schemas import ContinueFrom
+from app.engine.core import Resume, SpeechResult
 from app.engine.errors import InvalidRequest, UnknownSpeech
-from app.engine.job import (
-    Resume,
-    SpeechResult,
-)
 
 log = logging.getLogger(__name__)
 

@@ -12,8 +12,8 @@ from app.api.errors import StateUnavailable
 from app.api.history.packing import pack_outcome, unpack_outcome
 from app.api.history.recent import Entry, RecentSpeeches
 from app.api.history.report import AskedSpeech, Outcome
+from app.engine.core import SpeechResult
 from app.engine.errors import UnknownSpeech
-from app.engine.job import SpeechResult
 from app.storage.shared_state import KEY_PREFIX, SharedState, StateAway, StateRefused
 
 log = logging.getLogger(__name__)

@@ -19,8 +19,9 @@ from pydantic_core import to_json
 
 from app.api.history.heard import sounds_after
 from app.api.history.report import Failure, Outcome, RequestReport, SpeechReport
-from app.engine.interface import Plan
-from app.engine.job import STOPPED, SpeechJob, SpeechResult, TraceColumns, UtteranceResult
+from app.engine.arrays import TraceColumns
+from app.engine.core import Plan, SpeechJob, SpeechResult
+from app.engine.utterance_result import STOPPED, UtteranceResult
 from models.text.warnings import warnings_of
 from samplers.ar.trace import TOPS, entries
 from samplers.knobs.features import doubts

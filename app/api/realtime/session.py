@@ -18,8 +18,8 @@ from app.api.requests import output_of
 from app.api.schemas import SpeechOptions
 from app.api.services import Services, services_of
 from app.audio.formats import AudioFormat
+from app.engine.core import SpeechPart
 from app.engine.errors import SpeechError
-from app.engine.job import SpeechPart
 
 M = TypeVar("M")
 

@@ -17,10 +17,10 @@ from app.api.middleware.readers import Patience
 from app.api.schemas import message
 from app.api.services import Services
 from app.audio.rendering import FileOptions, Renderer
+from app.engine.core import AudioChunk, Plan, SpeechResult
 from app.engine.errors import GenerationFailed, SpeechError
 from app.engine.growing import GrowingSpeech
-from app.engine.interface import Plan
-from app.engine.job import AudioChunk, SpeechResult, WordTimes
+from app.engine.word_times import WordTimes
 
 log = logging.getLogger(__name__)
 

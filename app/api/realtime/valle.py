@@ -25,9 +25,9 @@ from app.api.schemas import ErrorDetail, SpeechOptions, Usage
 from app.api.services import Services
 from app.audio.formats import AudioFormat
 from app.audio.rendering import FileOptions
+from app.engine.core import Plan, SpeechResult
 from app.engine.errors import InvalidRequest, SpeechError
-from app.engine.interface import Plan
-from app.engine.job import SpeechResult, WordTimes
+from app.engine.word_times import WordTimes
 from samplers.knobs.features import idle_knobs
 
 PROTOCOL: Final = "valle.speech.v1"

@@ -66,6 +66,7 @@ from app.api.speech.answer import (
 )
 from app.audio.formats import MEDIA_TYPES, AudioFormat
 from app.engine.admission.durations import check_audio_s, pauses_s
+from app.engine.core import ReadingOptions, SpeechJob, SpeechPart, SpeechResult
 from app.engine.errors import (
     DeadlineExceeded,
     GenerationFailed,
@@ -73,7 +74,6 @@ from app.engine.errors import (
     UnknownSpeech,
 )
 from app.engine.interface import ModelInfo
-from app.engine.job import ReadingOptions, SpeechJob, SpeechPart, SpeechResult
 from models.text.warnings import warnings_of
 from samplers.knobs.params import SamplingParams
 

@@ -9,11 +9,10 @@ import numpy as np
 
 from app.commands.errors import CommandFailed
 from app.commands.speech.journal import Journal
+from app.engine.core import AudioChunk, Plan, Progress, SpeechJob, SpeechResult, Unreadable
 from app.engine.engine import SpeechEngine
 from app.engine.errors import SpeechError
 from app.engine.growing import JobChain
-from app.engine.interface import Plan
-from app.engine.job import AudioChunk, Progress, SpeechJob, SpeechResult, Unreadable
 from app.engine.model import LoadedModel
 from app.engine.serving.running import SpeechStream
 from app.settings import Settings

@@ -22,9 +22,9 @@ from app.api.realtime.valle import (
 from app.api.schemas import SpeechOptions
 from app.api.services import Services
 from app.audio.formats import AudioFormat
+from app.engine.core import Plan, SpeechResult
 from app.engine.errors import SpeechError
-from app.engine.interface import Plan
-from app.engine.job import SpeechResult, WordTimes
+from app.engine.word_times import WordTimes
 
 NARI_PROTOCOL: Final = "nari.speech.v1"
 """The WebSocket subprotocol."""

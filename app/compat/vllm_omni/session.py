@@ -25,8 +25,9 @@ from app.api.services import Services
 from app.audio.formats import AudioFormat
 from app.audio.rendering import wav_header
 from app.compat.timed_words import FinalWords
+from app.engine.core import SpeechResult
 from app.engine.errors import InvalidRequest, SpeechError
-from app.engine.job import SpeechResult, WordTimes
+from app.engine.word_times import WordTimes
 
 _CLOSED: Final = 1000
 _OPEN: Final = "utterance"

@@ -17,9 +17,9 @@ from app.api.realtime.speech import ClientGone, LiveSocket, LiveSpeech, SpeechMe
 from app.api.schemas import SpeechOptions
 from app.api.services import Services
 from app.compat.wyoming.events import Event, read_event
+from app.engine.core import Plan, SampleRate, SpeechResult
 from app.engine.errors import InvalidRequest, SpeechError
-from app.engine.interface import Plan
-from app.engine.job import SampleRate, SpeechResult, WordTimes
+from app.engine.word_times import WordTimes
 from app.version import VERSION
 
 log = logging.getLogger(__name__)

@@ -11,7 +11,7 @@ from copy import deepcopy
 from time import monotonic
 from typing import Final
 
-from app.engine.job import USUAL_PHONEME_S
+from app.engine.core import USUAL_PHONEME_S
 
 SHARE: Final = 0.8
 """Of the measured speed, what admission counts on: each further stream costs a little more, and

@@ -11,9 +11,8 @@ from app.engine.ar.sequence import ArSequence
 from app.engine.ar.sequence_group import SequenceOrGroup
 from app.engine.ar.spec_builder import SpecBuilder
 from app.engine.ar.utterance import ArUtterance, KnownUtterance
+from app.engine.core import Plan, Progress
 from app.engine.errors import SpeechError
-from app.engine.interface import Plan
-from app.engine.job import FinishReason, Progress
 from app.engine.messages import (
     ArMessage,
     FramesReady,
@@ -22,6 +21,7 @@ from app.engine.messages import (
     UtteranceStarted,
 )
 from app.engine.utterance import TextGrowth, UtteranceSpec
+from app.engine.utterance_result import FinishReason
 from models.checkpoints.sources import SpeechModel
 from models.prefix_cache import NullKey, VoiceKey
 from models.text import FrontEnd

@@ -8,9 +8,9 @@ from dataclasses import replace
 
 from torch import Tensor
 
-from app.engine.interface import Plan
-from app.engine.job import SpeechResult, UtteranceResult
+from app.engine.core import Plan, SpeechResult
 from app.engine.utterance import ContextUtterance, TextPlaces, UtteranceSpec, ar_codes_of
+from app.engine.utterance_result import UtteranceResult
 from models.checkpoints.sources import SpeechModel
 from models.prefix_cache import VoiceKey
 from models.stack.transformer import MAX_POSITIONS

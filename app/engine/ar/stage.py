@@ -28,10 +28,11 @@ from app.engine.ar.model_runner import ArModelRunner, InFlightStep
 from app.engine.ar.sequence import ArSequence
 from app.engine.ar.sequence_group import ArSequenceGroup, SequenceOrGroup, sequence_or_group_of
 from app.engine.ar.spec_builder import longest
+from app.engine.core import Plan
 from app.engine.errors import GenerationFailed, broken
-from app.engine.interface import ArStream, Plan
-from app.engine.job import SamplerMemory
+from app.engine.interface import ArStream
 from app.engine.utterance import UtteranceSpec
+from app.engine.utterance_result import SamplerMemory
 from gpu.graphs import Capture, eager
 from gpu.lost import is_device_lost
 from models.checkpoints.sources import SpeechModel

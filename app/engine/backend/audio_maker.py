@@ -8,8 +8,8 @@ import torch
 
 from app.engine.admission.playback import Playback
 from app.engine.backend.capturers import Capturers
-from app.engine.interface import AudioStream, Plan
-from app.engine.job import AudioChunk, SpeechResult
+from app.engine.core import AudioChunk, Plan, SpeechResult
+from app.engine.interface import AudioStream
 from app.engine.join.job import AudioJob
 from app.engine.join.job import replay as replayed
 from app.engine.nar.process import AudioProcess

@@ -4,7 +4,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from app.engine.job import Codes
+from app.engine.arrays import Codes
 from app.engine.recordings import RecordingProcess
 from gpu.graphs import alone
 from gpu.streams import new_stream

@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
+from app.engine.core import SpeechJob, SpeechResult
 from app.engine.interface import GoldenResult
-from app.engine.job import SpeechJob, SpeechResult
 from models.checkpoints.files import CheckpointError
 from samplers.knobs.params import SamplingParams
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping
 
 from app.engine.backend.batch_factory import BatchFactory
-from app.engine.interface import Plan
+from app.engine.core import Plan
 from app.engine.memory import Memory, fits_in_memory
 from app.engine.nar.process import AudioProcess
 from app.engine.nar.stage import NarStage

@@ -14,8 +14,8 @@ from typing import Final
 from app.engine.admission.playback import Playback
 from app.engine.backend.audio_maker import AudioMaker
 from app.engine.backend.batch_factory import BatchFactory
-from app.engine.interface import ArStream, AudioStream, Batch, Plan
-from app.engine.job import AudioChunk, Progress, SpeechResult
+from app.engine.core import AudioChunk, Plan, Progress, SpeechResult
+from app.engine.interface import ArStream, AudioStream, Batch
 from app.engine.messages import ArMessage
 
 OnStep = Callable[[float], bool]

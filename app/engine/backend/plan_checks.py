@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from app.engine.admission.durations import check_audio_s, spoken_symbols, stretched
 from app.engine.admission.durations import pauses_s as pauses_of
+from app.engine.core import USUAL_PHONEME_S, NarPlan, Resume, SpeechJob
 from app.engine.errors import InvalidRequest
-from app.engine.job import USUAL_PHONEME_S, NarPlan, Resume, SpeechJob
 from models.config import ModelConfig
 from models.text import Utterance
 from models.voices.voice import Voice

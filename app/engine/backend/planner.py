@@ -19,9 +19,9 @@ from app.engine.backend.plan_checks import (
     nar_plan,
 )
 from app.engine.backend.speakers import Speakers, voices_by_name
+from app.engine.core import MadeBy, Plan, PromptedVoice, SpeechJob
 from app.engine.errors import InvalidRequest
-from app.engine.interface import Plan, PromptedVoice, Reading
-from app.engine.job import MadeBy, SpeechJob
+from app.engine.interface import Reading
 from app.engine.memory import pages_of
 from app.engine.reading import TextProcess
 from app.engine.voices import Voices

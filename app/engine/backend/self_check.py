@@ -16,8 +16,8 @@ from app.engine.backend.batch_factory import BatchFactory
 from app.engine.backend.golden import compare, read_golden
 from app.engine.backend.pipeline import RunningSpeech, run, spoken
 from app.engine.backend.planner import Planner
-from app.engine.interface import Batch, GoldenResult, ModelInfo, Plan
-from app.engine.job import AudioChunk, SpeechJob, SpeechResult
+from app.engine.core import AudioChunk, Plan, SpeechJob, SpeechResult
+from app.engine.interface import Batch, GoldenResult, ModelInfo
 from app.engine.join.job import AudioJob
 from app.engine.messages import ArMessage
 from samplers.knobs.params import SamplingParams

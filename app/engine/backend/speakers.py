@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 
 from app.engine.backend.encoder import AudioEncoder
+from app.engine.core import PromptedVoice
 from app.engine.errors import InvalidRequest, UnknownVoice, VoiceDamaged
-from app.engine.interface import PromptedVoice
 from app.engine.reading import TextProcess
 from app.engine.voices import Voices
 from models.config import ModelConfig

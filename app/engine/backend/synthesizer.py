@@ -18,8 +18,8 @@ from app.engine.backend.pipeline import OnProgress, speak, spoken
 from app.engine.backend.planner import Catalog, Planner
 from app.engine.backend.self_check import SelfCheck
 from app.engine.child_process import ModelWorkers, audio_worker, text_worker
-from app.engine.interface import ModelInfo, Plan
-from app.engine.job import AudioChunk, SpeechJob, SpeechResult
+from app.engine.core import AudioChunk, Plan, SpeechJob, SpeechResult
+from app.engine.interface import ModelInfo
 from app.engine.memory import memory_of, prefix_bytes
 from app.engine.nar.graph_runner import NarGraphRunner
 from app.engine.nar.process import AudioProcess

@@ -2,7 +2,9 @@
 
 from collections.abc import Sequence
 
-from app.engine.job import AudioChunk, UtteranceCodes, WordTimes
+from app.engine.core import AudioChunk
+from app.engine.utterance_result import UtteranceCodes
+from app.engine.word_times import WordTimes
 
 
 class ChunkEvents:

@@ -5,7 +5,7 @@ The samples are the same whether the sound is sent whole or in chunks.
 
 import numpy as np
 
-from app.engine.job import Samples
+from app.engine.arrays import Samples
 from app.engine.join.tempo import Tempo
 
 EDGE_SILENCE_S = 0.060

@@ -4,16 +4,9 @@ import hashlib
 from time import monotonic
 
 from app.engine.admission.playback import Playback
-from app.engine.interface import Plan
-from app.engine.job import (
-    AudioChunk,
-    FinishReason,
-    SpeechResult,
-    Timings,
-    UtteranceResult,
-    gravest,
-)
+from app.engine.core import AudioChunk, Plan, SpeechResult, Timings
 from app.engine.messages import UtteranceDone
+from app.engine.utterance_result import FinishReason, UtteranceResult, gravest
 
 
 class SpeechTotals:

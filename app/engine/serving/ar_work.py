@@ -3,8 +3,8 @@
 from time import monotonic
 
 from app.engine.admission.cost_model import SHORT_S, MovingCost
-from app.engine.interface import ArStream, Plan
-from app.engine.job import Progress
+from app.engine.core import Plan, Progress
+from app.engine.interface import ArStream
 
 SLOW_AFTER_S = 0.5
 QUICK = 0.5

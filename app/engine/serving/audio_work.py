@@ -7,8 +7,8 @@ from time import monotonic
 
 from app.engine.admission.cost_model import SHORT_S, MovingCost
 from app.engine.admission.playback import Playback
-from app.engine.interface import AudioStream, FirstChunk, Plan
-from app.engine.job import AudioChunk, SpeechResult
+from app.engine.core import AudioChunk, Plan, SpeechResult
+from app.engine.interface import AudioStream, FirstChunk
 from app.engine.messages import ArMessage, JobFailed
 from app.engine.model import AudioPart
 

@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 from app.engine.admission.quota import share
-from app.engine.interface import Plan
+from app.engine.core import Plan
 from app.engine.serving.running import JobHandle
 
 

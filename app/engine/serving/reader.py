@@ -4,8 +4,8 @@ import asyncio
 import threading
 from time import monotonic
 
+from app.engine.core import AudioChunk
 from app.engine.errors import SpeechError
-from app.engine.job import AudioChunk
 
 MAX_UNREAD_S = 5.0
 """Seconds of audio that may be unread before the job pauses."""

@@ -8,8 +8,9 @@ from time import monotonic, perf_counter
 
 from app.engine.admission.cost_model import CostModel
 from app.engine.admission.quota import reserved, share
+from app.engine.core import Plan
 from app.engine.errors import SpeechError
-from app.engine.interface import ArStream, Batch, Plan
+from app.engine.interface import ArStream, Batch
 from app.engine.messages import ArMessage, JobFailed
 from app.engine.serving.audio_worker import AudioWorker
 from app.engine.serving.job_queue import JobQueue

@@ -8,9 +8,9 @@ from app.engine.admission.cost_model import CostModel
 from app.engine.admission.durations import pauses_s, spoken_symbols
 from app.engine.admission.quota import share
 from app.engine.admission.text_pace import KnownText
+from app.engine.core import Plan, SpeechJob
 from app.engine.errors import InvalidRequest, broken
-from app.engine.interface import Plan, Reading
-from app.engine.job import SpeechJob
+from app.engine.interface import Reading
 from app.engine.model import TextPart
 from app.engine.serving.fair_queue import OnPiece, TurnThread
 from app.engine.serving.job_queue import JobQueue

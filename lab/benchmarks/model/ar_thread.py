@@ -55,7 +55,7 @@ class Measured:
 
 def spoken(synthesizer: Any, streams: int, steps: int) -> dict[str, Any]:
     """Speak streams for some steps, in this thread; return the fields of `Measured`."""
-    from app.engine.job import SpeechJob
+    from app.engine.core import SpeechJob
     from app.engine.messages import FramesReady, UtteranceDone
     from samplers.knobs.params import SamplingParams
 

@@ -112,7 +112,7 @@ class BuiltIn:
         return self._loop.run(self._speak(voice, text, params))
 
     async def _speak(self, voice: str | None, text: str, params: SamplingParams) -> Speech:
-        from app.engine.job import SpeechJob
+        from app.engine.core import SpeechJob
 
         job = SpeechJob(f"evaluate-{params.seed}", text, params, voice)
         chunks = [chunk async for chunk in self._engine.submit(job)]

@@ -15,8 +15,7 @@ from app.engine.ar.job import ArJob
 from app.engine.ar.sequence import ArSequence
 from app.engine.backend.pipeline import RunningSpeech
 from app.engine.backend.synthesizer import Synthesizer
-from app.engine.interface import Plan
-from app.engine.job import AudioChunk, SpeechResult
+from app.engine.core import AudioChunk, Plan, SpeechResult
 
 _ROWS: Final = 32
 """Rows of level 0 that are sampled together; a guided sequence takes two."""

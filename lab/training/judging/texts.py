@@ -24,7 +24,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from app.engine.job import SpeechJob
+from app.engine.core import SpeechJob
 from app.settings import Settings
 from lab.training.judging.judges import (
     HEARING_RATE_HZ,

@@ -22,7 +22,7 @@ import soundfile
 from app.api.history.packing import unpack_outcome
 from app.cli import main
 from app.commands.speech.long_speech import split_pieces
-from app.engine.job import SpeechResult
+from app.engine.core import SpeechResult
 from tests.app.commands.speech.documents.books import epub3
 from tests.app.tools.serving import until
 from tests.conftest import ROOT

@@ -14,9 +14,9 @@ from app.engine.ar.stage import ArStage
 from app.engine.backend import batch_factory, encoder, synthesizer
 from app.engine.backend.model_memory import ModelMemory
 from app.engine.backend.synthesizer import Synthesizer
+from app.engine.core import SpeechJob, SpeechResult
 from app.engine.engine import SpeechEngine
 from app.engine.errors import GenerationFailed
-from app.engine.job import SpeechJob, SpeechResult
 from app.engine.join.job import AudioJob
 from app.engine.memory import Memory
 from app.engine.nar import stage

@@ -6,6 +6,7 @@ from contextlib import aclosing
 import pytest
 import torch
 
+from app.engine.core import SpeechJob
 from app.engine.engine import SpeechEngine
 from app.engine.errors import (
     DeadlineExceeded,
@@ -14,7 +15,6 @@ from app.engine.errors import (
     GenerationFailed,
     InvalidRequest,
 )
-from app.engine.job import SpeechJob
 from app.engine.serving.supervisor import MAX_RESTARTS
 from app.settings import Settings
 from models.checkpoints.files import CheckpointError

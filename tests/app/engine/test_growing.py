@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
+from app.engine.core import SpeechJob
 from app.engine.engine import SpeechEngine
 from app.engine.errors import EngineBusy, InvalidRequest
 from app.engine.growing import GrowingSpeech
-from app.engine.job import SpeechJob
 from samplers.knobs.params import SamplingParams
 from tests.app.engine.running import running, until
 

@@ -8,8 +8,7 @@ import pytest
 import torch
 
 from app.engine.backend.synthesizer import Synthesizer
-from app.engine.interface import Plan, PromptedVoice
-from app.engine.job import USUAL_PHONEME_S, SpeechJob
+from app.engine.core import USUAL_PHONEME_S, Plan, PromptedVoice, SpeechJob
 from app.engine.memory import (
     PREFIX_SHARE,
     fits_in_memory,

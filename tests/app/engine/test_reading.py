@@ -9,8 +9,8 @@ import pytest
 
 from app.engine.backend.synthesizer import Synthesizer
 from app.engine.child_process import ModelWorkers
+from app.engine.core import SpeechJob
 from app.engine.errors import InvalidRequest
-from app.engine.job import SpeechJob
 from app.engine.reading import TextProcess
 from lab.benchmarks.service.attack import TEXTS
 from models.checkpoints.builtin import read_config

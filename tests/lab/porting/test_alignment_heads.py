@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from app.engine.backend.synthesizer import Synthesizer
-from app.engine.job import SpeechJob, UtteranceResult
+from app.engine.core import SpeechJob
+from app.engine.utterance_result import UtteranceResult
 from app.settings import BUILTIN_MODEL
 from lab.porting.alignment_heads import MOST_LEAD_FRAMES, _rises_db, _vowels, rate_heads
 from models.checkpoints.builtin import load_lm

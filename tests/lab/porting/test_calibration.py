@@ -9,7 +9,7 @@ import pytest
 from app.cli import main
 from app.commands.sentences import SENTENCES, read_sentences
 from app.engine.backend.synthesizer import Synthesizer
-from app.engine.job import ReportOptions, SpeechJob
+from app.engine.core import ReportOptions, SpeechJob
 from app.main import load_synthesizer
 from app.settings import Settings
 from app.storage.preset_files import read_presets

@@ -13,17 +13,10 @@ from app.api.history.report import AskedSpeech, Failure
 from app.api.history.writer import report_pieces
 from app.api.requests import output_of
 from app.api.schemas import SpeechRequest
+from app.engine.core import Plan, SpeechResult, Timings
 from app.engine.errors import EngineBusy, GenerationFailed, ReaderStalled
-from app.engine.interface import Plan
-from app.engine.job import (
-    PhonemeTimes,
-    RankedTake,
-    SamplerMemory,
-    SpeechResult,
-    Timings,
-    UtteranceResult,
-    WordTimes,
-)
+from app.engine.utterance_result import RankedTake, SamplerMemory, UtteranceResult
+from app.engine.word_times import PhonemeTimes, WordTimes
 from models.voices.voice import Voice
 from samplers.ar.backtrack import Backtrack
 from samplers.knobs.params import SamplingParams

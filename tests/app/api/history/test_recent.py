@@ -12,8 +12,8 @@ import pytest
 from app.api.history.recent import RecentSpeeches
 from app.api.history.report import AskedSpeech, Failure
 from app.api.schemas import SpeechOptions
+from app.engine.core import SpeechJob
 from app.engine.errors import UnknownSpeech
-from app.engine.job import SpeechJob
 from app.main import create_app
 from app.settings import Settings
 from samplers.knobs.params import SamplingParams

@@ -8,8 +8,9 @@ from app.api.errors import RequestInProgress
 from app.api.history.report import AskedSpeech, Failure
 from app.api.history.shared import SharedSpeeches
 from app.api.schemas import SpeechOptions
+from app.engine.core import SpeechJob, SpeechResult
 from app.engine.errors import UnknownSpeech
-from app.engine.job import SpeechJob, SpeechResult, UtteranceResult
+from app.engine.utterance_result import UtteranceResult
 from app.storage.shared_state import KEY_PREFIX
 from samplers.knobs.params import SamplingParams
 from tests.app.api.history.test_packing import HOSTILE

@@ -10,7 +10,8 @@ import pytest
 
 from app.api.history.report import SpeechReport
 from app.api.history.writer import ReportWriter, report_pieces
-from app.engine.job import ReportOptions, SpeechJob, SpeechResult, UtteranceResult
+from app.engine.core import ReportOptions, SpeechJob, SpeechResult
+from app.engine.utterance_result import UtteranceResult
 from samplers.ar.trace import FIELDS, entries
 from samplers.knobs.params import SamplingParams
 from tests.fakes import result_of

@@ -13,10 +13,9 @@ from app.engine.ar.job import ArJob
 from app.engine.ar.sequence_group import SequenceOrGroup
 from app.engine.ar.stage import MAX_PREFILLS, ArBatch, ArStage
 from app.engine.backend.synthesizer import Synthesizer
+from app.engine.core import Plan, SpeechJob, SpeechPart, SpeechResult
 from app.engine.errors import GenerationFailed
 from app.engine.growing import JobChain
-from app.engine.interface import Plan
-from app.engine.job import SpeechJob, SpeechPart, SpeechResult
 from app.engine.messages import ArMessage, UtteranceDone
 from app.engine.utterance import UtteranceSpec
 from gpu.kernels import FUSED, TORCH

@@ -9,7 +9,7 @@ import torch
 
 from app.engine.backend import loading
 from app.engine.backend.synthesizer import Synthesizer
-from app.engine.job import ReportOptions, SpeechJob
+from app.engine.core import ReportOptions, SpeechJob
 from app.settings import Settings
 from models.checkpoints.files import CheckpointError
 from models.checkpoints.hub import DownloadError, Unreachable

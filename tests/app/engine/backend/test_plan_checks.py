@@ -7,16 +7,16 @@ import pytest
 
 from app.engine.backend.limits import check_limits, limits_of
 from app.engine.backend.plan_checks import check_kept, choose_ar, limited, nar_plan
-from app.engine.errors import InvalidRequest
-from app.engine.job import (
+from app.engine.core import (
     USUAL_PHONEME_S,
     OutputOptions,
     Resume,
     SpeechJob,
     SpeechPart,
     SpeechResult,
-    UtteranceResult,
 )
+from app.engine.errors import InvalidRequest
+from app.engine.utterance_result import UtteranceResult
 from models.config import AlignmentHead, ModelConfig
 from models.text import Utterance
 from samplers.knobs.features import idle_knobs

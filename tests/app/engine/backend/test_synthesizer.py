@@ -16,10 +16,11 @@ from app.engine.ar.stage import ArStage
 from app.engine.ar.utterance import ArUtterance
 from app.engine.backend import synthesizer as backend
 from app.engine.backend.synthesizer import Synthesizer
+from app.engine.core import AudioChunk, Progress, SpeechJob, SpeechResult
 from app.engine.errors import GenerationFailed
-from app.engine.job import AudioChunk, FinishReason, Progress, SpeechJob, SpeechResult
 from app.engine.memory import Memory
 from app.engine.utterance import UtteranceSpec
+from app.engine.utterance_result import FinishReason
 from gpu.graphs import GraphCapturer
 from models.checkpoints.files import CheckpointError
 from models.codecs.encodec import Encodec

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.engine.job import Samples
+from app.engine.arrays import Samples
 from app.engine.join.joiner import Joiner
 
 RATE_HZ = 24_000

@@ -10,7 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from app.engine.job import AudioChunk, Samples
+from app.engine.arrays import Samples
+from app.engine.core import AudioChunk
 from app.engine.nar.stage import NarStage
 from app.engine.nar.utterance_decoder import UtteranceDecoder
 from app.engine.utterance import UtteranceSpec

@@ -14,7 +14,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from app.engine.job import AudioChunk
+from app.engine.core import AudioChunk
 from app.engine.memory import make_pool
 from app.engine.nar.graph_runner import ChunkSizes, NarGraphRunner
 from app.engine.nar.stage import NarStage

@@ -9,11 +9,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from app.engine.job import Alignment, AudioChunk
+from app.engine.core import AudioChunk
 from app.engine.memory import make_pool
 from app.engine.nar.graph_runner import ChunkSizes, NarGraphRunner
 from app.engine.nar.stage import NarStage
 from app.engine.utterance import TextGrowth, UtteranceSpec
+from app.engine.utterance_result import Alignment
 from models.checkpoints.sources import SpeechModel
 from models.config import AlignmentHead
 from tests.app.engine.nar.sessions import (

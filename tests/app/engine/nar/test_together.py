@@ -19,7 +19,7 @@ import torch
 from app.engine.admission.cost_model import CostModel
 from app.engine.backend import capturers, synthesizer
 from app.engine.backend.synthesizer import Synthesizer
-from app.engine.job import SpeechJob
+from app.engine.core import SpeechJob
 from app.engine.memory import Memory
 from app.engine.nar.graph_runner import ChunkSizes, NarGraphRunner
 from app.engine.nar.stage import NarStage

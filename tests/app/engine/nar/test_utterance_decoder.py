@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from app.engine.job import Samples
+from app.engine.arrays import Samples
 from app.engine.nar.stage import NarStage
 from app.engine.utterance import UtteranceSpec
 from models.checkpoints.sources import SpeechModel

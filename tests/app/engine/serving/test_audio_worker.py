@@ -15,8 +15,8 @@ import torch
 from app.engine.admission.cost_model import SHARE, CostModel
 from app.engine.admission.playback import Playback
 from app.engine.admission.text_pace import KnownText, TextPace
+from app.engine.core import AudioChunk, SpeechJob
 from app.engine.interface import FirstChunk
-from app.engine.job import AudioChunk, SpeechJob
 from app.engine.messages import ArMessage, FramesReady, UtteranceDone, UtteranceStarted
 from app.engine.serving.audio_work import AudioProgress
 from app.engine.serving.audio_worker import AudioWorker

@@ -5,8 +5,8 @@ from contextlib import aclosing
 
 import pytest
 
+from app.engine.core import SpeechJob
 from app.engine.engine import SpeechEngine
-from app.engine.job import SpeechJob
 from app.engine.serving.reader import MAX_UNREAD_S
 from app.engine.serving.scheduler import MAX_WAITING_S
 from samplers.knobs.params import SamplingParams

@@ -11,9 +11,8 @@ import pytest
 
 from app.engine.admission.cost_model import CostModel
 from app.engine.admission.quota import share
+from app.engine.core import AudioChunk, Plan, SpeechJob
 from app.engine.errors import EngineBusy, InvalidRequest
-from app.engine.interface import Plan
-from app.engine.job import AudioChunk, SpeechJob
 from app.engine.serving.audio_worker import AudioWorker
 from app.engine.serving.job_queue import JobQueue
 from app.engine.serving.metrics import EngineMetrics

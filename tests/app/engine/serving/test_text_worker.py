@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from app.engine.admission.cost_model import CostModel
+from app.engine.core import SpeechJob, SpeechPart
 from app.engine.errors import GenerationFailed, InvalidRequest, SpeechError
-from app.engine.job import SpeechJob, SpeechPart
 from app.engine.serving.fair_queue import FairQueue, FairTask
 from app.engine.serving.job_queue import JobQueue
 from app.engine.serving.metrics import EngineMetrics

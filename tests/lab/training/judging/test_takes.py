@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from app.engine.backend.synthesizer import Synthesizer
-from app.engine.job import SpeechJob
+from app.engine.core import SpeechJob
 from app.settings import Settings
 from lab.training.judging.takes import goes_back, spoken_together
 from samplers.knobs.params import SamplingParams
