@@ -12,13 +12,12 @@ import torch
 
 from app.engine.admission.cost_model import CostModel
 from app.engine.admission.playback import Playback
-from app.engine.arrays import Codes, Samples
 from app.engine.core import AudioChunk, Plan, Progress, SpeechJob, SpeechResult, Timings
 from app.engine.engine import SpeechEngine
 from app.engine.errors import GenerationFailed, InvalidRequest, SpeechError, broken
 from app.engine.interface import ArStream, AudioStream, FirstChunk, GoldenResult, ModelInfo, Reading
 from app.engine.messages import ArMessage, FramesReady, UtteranceDone
-from app.engine.utterance_result import UtteranceResult
+from app.engine.results import Codes, Samples, UtteranceResult
 from app.engine.voices import Voices
 from app.settings import Settings
 from models.text import Utterance

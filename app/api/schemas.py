@@ -35,8 +35,7 @@ from app.engine.core import (
     Thoughts,
     Unreadable,
 )
-from app.engine.utterance_result import UtteranceInfo
-from app.engine.word_times import Timestamps, WordTimes
+from app.engine.results import Timestamps, UtteranceInfo, WordTimes
 from samplers.knobs.knob import knob
 from samplers.knobs.params import SamplingParams
 

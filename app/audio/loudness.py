@@ -5,7 +5,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from app.engine.arrays import Samples
+from app.engine.results import Samples
 from models.voices.libav import FilterGraph
 from models.voices.loudness import loudness_lufs
 

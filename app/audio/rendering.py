@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 
 from app.audio.formats import DEFAULT_RATES, AudioFormat
 from app.audio.loudness import Leveller, Limiter, apply_gain, gain_db
-from app.engine.arrays import Samples
 from app.engine.core import SampleRate
 from app.engine.join.tempo import Tempo
+from app.engine.results import Samples
 from models.voices.libav import FilterGraph
 
 _FULL_SCALE: Final = 2**15

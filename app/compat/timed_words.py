@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from app.api.schemas import NDJSON
 from app.api.speech.answer import BodyFormat
 from app.engine.core import AudioChunk, SpeechResult
-from app.engine.word_times import WordTimes
+from app.engine.results import WordTimes
 
 
 class FinalWords:

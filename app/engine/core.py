@@ -4,7 +4,7 @@
 utterances. The AR tells of each in messages (`app.engine.messages`): what it is conditioned on
 (`UtteranceSpec` in `app.engine.utterance`), its frames, its end. `AudioChunk` is what is made of
 them. The last one has the `SpeechResult`, with an `UtteranceResult` each
-(`app.engine.utterance_result`). All but the chunks are frozen. Loads without torch.
+(`app.engine.results`). All but the chunks are frozen. Loads without torch.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,9 +13,16 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal, NamedTuple
 
 from pydantic import Field
 
-from app.engine.arrays import Codes, Samples
-from app.engine.utterance_result import Alignment, FinishReason, UtteranceCodes, UtteranceResult
-from app.engine.word_times import Timestamps, WordTimes
+from app.engine.results import (
+    Alignment,
+    Codes,
+    FinishReason,
+    Samples,
+    Timestamps,
+    UtteranceCodes,
+    UtteranceResult,
+    WordTimes,
+)
 from samplers.knobs.params import SamplingParams
 
 if TYPE_CHECKING:  # torch

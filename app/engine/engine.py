@@ -24,12 +24,12 @@ from app.engine.admission.cgroups import longest_throttle_s
 from app.engine.admission.cost_model import CostModel
 from app.engine.admission.quota import ClientQuota
 from app.engine.admission.text_pace import TextPace
-from app.engine.arrays import Codes
 from app.engine.core import SpeechJob, SpeechResult
 from app.engine.errors import EngineBusy, EngineNotReady
 from app.engine.interface import Batch, GoldenResult, ModelInfo, Reading
 from app.engine.model import LoadedModel
 from app.engine.recording_turns import RecordingTurns
+from app.engine.results import Codes, FinishReason
 from app.engine.serving.audio_worker import AudioWorker
 from app.engine.serving.fair_queue import OnPiece
 from app.engine.serving.job_queue import JobQueue
@@ -41,7 +41,6 @@ from app.engine.serving.scheduler import Scheduler
 from app.engine.serving.status import WAITS_FOR, EngineStatus
 from app.engine.serving.supervisor import Supervisor
 from app.engine.serving.text_worker import TextWorker
-from app.engine.utterance_result import FinishReason
 from app.engine.voices import Voices
 from models.voices.recording import Recording
 from samplers.knobs.params import SamplingParams

@@ -13,8 +13,8 @@ from app.engine.admission.text_pace import TextPace
 from app.engine.core import AudioChunk, Plan, SpeechJob, SpeechResult
 from app.engine.engine import SpeechEngine
 from app.engine.errors import EngineBusy, InvalidRequest
+from app.engine.results import gravest
 from app.engine.serving.running import SpeechStream
-from app.engine.utterance_result import gravest
 from models.text.front_end import MOST_TOLD
 from models.text.incremental.text import GrowingText
 

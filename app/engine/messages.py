@@ -10,10 +10,9 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from app.engine.arrays import TraceColumns
 from app.engine.errors import SpeechError
+from app.engine.results import FinishReason, RankedTake, SamplerMemory, TraceColumns
 from app.engine.utterance import TextGrowth, UtteranceSpec
-from app.engine.utterance_result import FinishReason, RankedTake, SamplerMemory
 from models.text import Utterance
 from samplers.ar.backtrack import Backtrack
 

@@ -6,9 +6,9 @@ from typing import Protocol
 
 from app.engine.admission.cost_model import CostModel
 from app.engine.admission.playback import Playback
-from app.engine.arrays import Codes
 from app.engine.core import AudioChunk, Plan, SpeechJob, SpeechResult
 from app.engine.interface import AudioStream, Batch, GoldenResult, ModelInfo, Reading
+from app.engine.results import Codes
 from app.engine.voices import Voices
 from models.voices.recording import Recording
 from samplers.knobs.params import SamplingParams

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from app.engine.utterance_result import UtteranceResult
+from app.engine.results import UtteranceResult
 from models.config import BOS_ID, EOS_ID
 from models.prefix import MARKS, Prefix
 from models.prefix_cache import NullKey, VoiceKey

@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from app.engine.utterance_result import UtteranceResult
+from app.engine.results import UtteranceResult
 from models.alignment.path import MonotonicPath
 from models.checkpoints.sources import SpeechModel
 from models.prefix import Prefix

@@ -18,10 +18,9 @@ from typing import Any, Self, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from app.engine.arrays import TraceColumns
 from app.engine.backend.synthesizer import Synthesizer
 from app.engine.core import ReportOptions, SpeechJob
-from app.engine.utterance_result import UtteranceResult
+from app.engine.results import TraceColumns, UtteranceResult
 from lab.porting.alignment_heads import HeadScore, rate_heads
 from samplers.knobs.params import SamplingParams
 from samplers.ops.entropix import State

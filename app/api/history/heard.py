@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Final
 
-from app.engine.utterance_result import UtteranceResult
+from app.engine.results import UtteranceResult
 
 LONGEST_AFTER_S: Final = 0.4
 """Seconds of sound after a last word, above which some of the text is likely said again."""

@@ -17,7 +17,7 @@ from pydantic import TypeAdapter
 from app.api.history.report import AskedSpeech, Failure, Outcome
 from app.api.schemas import SpeechOptions
 from app.engine.core import SpeechJob, SpeechResult
-from app.engine.utterance_result import UtteranceResult
+from app.engine.results import UtteranceResult
 from samplers.knobs.params import SamplingParams
 
 _LEVEL = 1  # of zlib: codes hardly shrink, and traces do at any level

@@ -9,7 +9,7 @@ from app.api.errors import speech_error_detail
 from app.api.schemas import ErrorDetail, SpeechOptions
 from app.engine.core import MadeBy, NarPlan, Plan, SpeechJob, SpeechResult, Timings
 from app.engine.errors import ReaderStalled, SpeechError
-from app.engine.utterance_result import FinishReason, RankedTake, UtteranceInfo, UtteranceResult
+from app.engine.results import FinishReason, RankedTake, UtteranceInfo, UtteranceResult
 from samplers.ar.backtrack import Backtrack
 from samplers.knobs.params import SamplingParams
 

@@ -19,9 +19,8 @@ from pydantic_core import to_json
 
 from app.api.history.heard import sounds_after
 from app.api.history.report import Failure, Outcome, RequestReport, SpeechReport
-from app.engine.arrays import TraceColumns
 from app.engine.core import Plan, SpeechJob, SpeechResult
-from app.engine.utterance_result import STOPPED, UtteranceResult
+from app.engine.results import STOPPED, TraceColumns, UtteranceResult
 from models.text.warnings import warnings_of
 from samplers.ar.trace import TOPS, entries
 from samplers.knobs.features import doubts

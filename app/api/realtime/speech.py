@@ -20,7 +20,7 @@ from app.audio.rendering import FileOptions, Renderer
 from app.engine.core import AudioChunk, Plan, SpeechResult
 from app.engine.errors import GenerationFailed, SpeechError
 from app.engine.growing import GrowingSpeech
-from app.engine.word_times import WordTimes
+from app.engine.results import WordTimes
 
 log = logging.getLogger(__name__)
 

@@ -27,7 +27,7 @@ from app.audio.formats import AudioFormat
 from app.audio.rendering import FileOptions
 from app.engine.core import Plan, SpeechResult
 from app.engine.errors import InvalidRequest, SpeechError
-from app.engine.word_times import WordTimes
+from app.engine.results import WordTimes
 from samplers.knobs.features import idle_knobs
 
 PROTOCOL: Final = "valle.speech.v1"

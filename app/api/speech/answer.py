@@ -41,12 +41,11 @@ from app.api.services import services_of
 from app.audio.formats import MEDIA_TYPES
 from app.audio.rendering import FileOptions, Renderer
 from app.engine.admission.durations import stretched
-from app.engine.arrays import Codes
 from app.engine.core import AudioChunk, Plan, SpeechJob, SpeechResult
 from app.engine.errors import EngineBusy, InvalidRequest, SpeechError
 from app.engine.interface import ModelInfo
+from app.engine.results import Codes, UtteranceCodes
 from app.engine.serving.running import SpeechStream
-from app.engine.utterance_result import UtteranceCodes
 from samplers.knobs.features import idle_knobs
 
 log = logging.getLogger(__name__)

@@ -11,8 +11,8 @@ import numpy as np
 from app.api.history.packing import pack_outcome, unpack_outcome
 from app.api.history.report import AskedSpeech
 from app.commands.errors import CommandError, CommandFailed
-from app.engine.arrays import Samples
 from app.engine.core import SpeechJob, SpeechResult
+from app.engine.results import Samples
 
 _SUFFIX = ".part"
 _SAMPLES = "samples.f32"

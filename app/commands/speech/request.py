@@ -20,7 +20,7 @@ from app.commands.speech.documents.document import Document
 from app.commands.speech.options import SpeakOptions
 from app.commands.speech.player import Player, find_player
 from app.commands.speech.subtitles import subtitles
-from app.engine.word_times import WordTimes
+from app.engine.results import WordTimes
 from samplers.knobs.features import idle_knobs
 from samplers.knobs.params import SamplingParams
 

@@ -7,7 +7,7 @@ from textwrap import wrap
 from typing import Final, NamedTuple
 
 from app.commands.errors import CommandError
-from app.engine.word_times import WordTimes
+from app.engine.results import WordTimes
 
 FORMATS: Final = (".srt", ".vtt")
 

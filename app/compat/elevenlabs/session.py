@@ -27,7 +27,7 @@ from app.compat.elevenlabs.speech import (
 from app.compat.timed_words import FinalWords, TimedCharacter, timed_characters
 from app.engine.core import SpeechResult
 from app.engine.errors import InvalidRequest, SpeechError, UnknownModel, UnknownVoice
-from app.engine.word_times import WordTimes
+from app.engine.results import WordTimes
 
 # Codes of RFC 6455
 _CLOSED = 1000  # normal

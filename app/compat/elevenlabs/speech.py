@@ -24,7 +24,7 @@ from app.audio.formats import OPUS_RATES, AudioFormat
 from app.compat.timed_words import TimedCharacter, TimedJson, timed_characters
 from app.engine.core import SampleRate
 from app.engine.errors import InvalidRequest
-from app.engine.word_times import WordTimes
+from app.engine.results import WordTimes
 
 _FORMAT: Final = re.compile(r"(mp3|opus|pcm|wav|ulaw|alaw)_(\d{4,5})(?:_\d{1,3})?")
 _THEIR_MODELS: Final = re.compile(r"eleven_\w{1,60}")

@@ -11,7 +11,7 @@ from app.api.requests import body_schema, json_body
 from app.api.schemas import SPEECH_OR_LINES, SoundFormatName, SpeechRequest
 from app.api.speech.route import answer_speech
 from app.compat.timed_words import TimedJson
-from app.engine.word_times import WordTimes
+from app.engine.results import WordTimes
 
 
 class CaptionedRequest(SpeechRequest):

@@ -24,7 +24,7 @@ from app.api.services import Services
 from app.audio.formats import AudioFormat
 from app.engine.core import Plan, SpeechResult
 from app.engine.errors import SpeechError
-from app.engine.word_times import WordTimes
+from app.engine.results import WordTimes
 
 NARI_PROTOCOL: Final = "nari.speech.v1"
 """The WebSocket subprotocol."""

@@ -27,7 +27,7 @@ from app.audio.rendering import wav_header
 from app.compat.timed_words import FinalWords
 from app.engine.core import SpeechResult
 from app.engine.errors import InvalidRequest, SpeechError
-from app.engine.word_times import WordTimes
+from app.engine.results import WordTimes
 
 _CLOSED: Final = 1000
 _OPEN: Final = "utterance"

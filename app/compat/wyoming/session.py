@@ -19,7 +19,7 @@ from app.api.services import Services
 from app.compat.wyoming.events import Event, read_event
 from app.engine.core import Plan, SampleRate, SpeechResult
 from app.engine.errors import InvalidRequest, SpeechError
-from app.engine.word_times import WordTimes
+from app.engine.results import WordTimes
 from app.version import VERSION
 
 log = logging.getLogger(__name__)

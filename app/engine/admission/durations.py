@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from app.engine.errors import InvalidRequest
-from app.engine.utterance_result import UtteranceResult
+from app.engine.results import UtteranceResult
 from models.text import Utterance
 
 

@@ -20,8 +20,8 @@ from app.engine.messages import (
     UtteranceDone,
     UtteranceStarted,
 )
+from app.engine.results import FinishReason
 from app.engine.utterance import TextGrowth, UtteranceSpec
-from app.engine.utterance_result import FinishReason
 from models.checkpoints.sources import SpeechModel
 from models.prefix_cache import NullKey, VoiceKey
 from models.text import FrontEnd

@@ -9,8 +9,8 @@ from torch import Tensor
 from app.engine.ar.model_runner import ArModelRunner, InFlightStep, SampledTokens
 from app.engine.ar.sequence import ArSequence
 from app.engine.ar.utterance import ArUtterance
+from app.engine.results import STOPPED, RankedTake
 from app.engine.utterance import UtteranceSpec
-from app.engine.utterance_result import STOPPED, RankedTake
 from models.alignment.path import followed
 from samplers.ar.trace import log_prob_of
 from samplers.knobs.features import is_on

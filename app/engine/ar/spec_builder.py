@@ -9,8 +9,8 @@ from dataclasses import replace
 from torch import Tensor
 
 from app.engine.core import Plan, SpeechResult
+from app.engine.results import UtteranceResult
 from app.engine.utterance import ContextUtterance, TextPlaces, UtteranceSpec, ar_codes_of
-from app.engine.utterance_result import UtteranceResult
 from models.checkpoints.sources import SpeechModel
 from models.prefix_cache import VoiceKey
 from models.stack.transformer import MAX_POSITIONS

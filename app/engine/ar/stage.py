@@ -31,8 +31,8 @@ from app.engine.ar.spec_builder import longest
 from app.engine.core import Plan
 from app.engine.errors import GenerationFailed, broken
 from app.engine.interface import ArStream
+from app.engine.results import SamplerMemory
 from app.engine.utterance import UtteranceSpec
-from app.engine.utterance_result import SamplerMemory
 from gpu.graphs import Capture, eager
 from gpu.lost import is_device_lost
 from models.checkpoints.sources import SpeechModel

@@ -8,10 +8,15 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from app.engine.arrays import TraceColumns
 from app.engine.errors import GenerationFailed
+from app.engine.results import (
+    FinishReason,
+    RankedTake,
+    SamplerMemory,
+    TraceColumns,
+    UtteranceResult,
+)
 from app.engine.utterance import ar_codes_of
-from app.engine.utterance_result import FinishReason, RankedTake, SamplerMemory, UtteranceResult
 from samplers.ar.backtrack import Backtrack
 
 

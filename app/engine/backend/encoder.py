@@ -4,8 +4,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from app.engine.arrays import Codes
 from app.engine.recordings import RecordingProcess
+from app.engine.results import Codes
 from gpu.graphs import alone
 from gpu.streams import new_stream
 from models.checkpoints.sources import SpeechModel

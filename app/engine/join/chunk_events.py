@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 
 from app.engine.core import AudioChunk
-from app.engine.utterance_result import UtteranceCodes
-from app.engine.word_times import WordTimes
+from app.engine.results import UtteranceCodes, WordTimes
 
 
 class ChunkEvents:

@@ -8,7 +8,6 @@ from time import monotonic
 import numpy as np
 
 from app.engine.admission.playback import Playback
-from app.engine.arrays import Samples
 from app.engine.core import AudioChunk, Plan, SpeechResult, Timings
 from app.engine.join.chunk_events import ChunkEvents
 from app.engine.join.joiner import Joiner
@@ -19,9 +18,8 @@ from app.engine.messages import ArMessage, UtteranceDone
 from app.engine.nar.chunks import first_chunks
 from app.engine.nar.process import AudioProcess
 from app.engine.nar.stage import NarStage
+from app.engine.results import Samples, UtteranceCodes, UtteranceResult, WordTimes
 from app.engine.utterance import UtteranceSpec, ar_codes_of
-from app.engine.utterance_result import UtteranceCodes, UtteranceResult
-from app.engine.word_times import WordTimes
 from models.checkpoints.sources import SpeechModel
 from samplers.knobs.features import sequences_of
 

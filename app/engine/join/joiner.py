@@ -5,8 +5,8 @@ The samples are the same whether the sound is sent whole or in chunks.
 
 import numpy as np
 
-from app.engine.arrays import Samples
 from app.engine.join.tempo import Tempo
+from app.engine.results import Samples
 
 EDGE_SILENCE_S = 0.060
 FADE_S = 0.005

@@ -4,13 +4,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from app.engine.arrays import Codes
 from app.engine.child_process import RemoteIterator
 from app.engine.join.word_clock import WordClock
 from app.engine.messages import FramesReady, UtteranceDone
 from app.engine.nar.utterance_decoder import UtteranceDecoder
+from app.engine.results import Alignment, Codes
 from app.engine.utterance import TextPlaces
-from app.engine.utterance_result import Alignment
 from models.text import Utterance
 
 

@@ -4,7 +4,7 @@ from typing import Final
 
 import numpy as np
 
-from app.engine.arrays import Samples
+from app.engine.results import Samples
 from models.voices.libav import FilterGraph
 
 # Of one atempo filter; above 2 it skips samples

@@ -6,7 +6,7 @@ from time import monotonic
 from app.engine.admission.playback import Playback
 from app.engine.core import AudioChunk, Plan, SpeechResult, Timings
 from app.engine.messages import UtteranceDone
-from app.engine.utterance_result import FinishReason, UtteranceResult, gravest
+from app.engine.results import FinishReason, UtteranceResult, gravest
 
 
 class SpeechTotals:

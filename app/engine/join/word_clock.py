@@ -5,8 +5,7 @@ from typing import Final
 
 import numpy as np
 
-from app.engine.utterance_result import Alignment
-from app.engine.word_times import PhonemeTimes, WordTimes
+from app.engine.results import Alignment, PhonemeTimes, WordTimes
 from models.text.words import WordSpan
 
 # A word that the sound lacks is aligned with frames that the text makes unlikely: measured in

@@ -5,8 +5,8 @@ from collections import deque
 import numpy as np
 from torch import Tensor
 
+from app.engine.results import Alignment
 from app.engine.utterance import TextGrowth, UtteranceSpec
-from app.engine.utterance_result import Alignment
 from models.alignment.attention import TextAttention
 from models.alignment.path import MonotonicPath
 from models.prefix import Prefix

@@ -8,14 +8,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from app.engine.arrays import Samples
 from app.engine.core import AudioChunk
 from app.engine.errors import GenerationFailed
 from app.engine.nar.alignment import UtteranceAlignment
 from app.engine.nar.chunks import Window, chunks_of
 from app.engine.nar.state import NarState
+from app.engine.results import Alignment, Samples
 from app.engine.utterance import TextGrowth
-from app.engine.utterance_result import Alignment
 from models.checkpoints.sources import SpeechModel
 from models.codecs.vocos import Vocos
 

@@ -11,9 +11,9 @@ from app.engine.admission.text_pace import held_s
 from app.engine.errors import SpeechError, WorkerLost, broken
 from app.engine.messages import ArMessage, JobFailed
 from app.engine.model import AudioPart
+from app.engine.results import FinishReason
 from app.engine.serving.outcomes import JobLog
 from app.engine.serving.running import JobHandle
-from app.engine.utterance_result import FinishReason
 from gpu.lost import is_device_lost
 
 _WAIT_S = 0.25

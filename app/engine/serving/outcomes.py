@@ -5,9 +5,9 @@ from collections import Counter
 
 from app.engine.core import SpeechResult
 from app.engine.errors import EngineNotReady, SpeechError
+from app.engine.results import FinishReason
 from app.engine.serving.metrics import EngineMetrics
 from app.engine.serving.running import JobHandle
-from app.engine.utterance_result import FinishReason
 
 log = logging.getLogger(__name__)
 

@@ -16,10 +16,10 @@ from app.engine.admission.streams import Stream
 from app.engine.admission.text_pace import KnownText, TextPace
 from app.engine.core import AudioChunk, Plan, Progress, SpeechJob, SpeechResult
 from app.engine.errors import DeadlineExceeded, SpeechError
+from app.engine.results import FinishReason
 from app.engine.serving.ar_work import ArWork
 from app.engine.serving.audio_work import AudioWork
 from app.engine.serving.reader import ChunkReader
-from app.engine.utterance_result import FinishReason
 
 
 class SpeechStream(AsyncIterator[AudioChunk]):

@@ -20,13 +20,12 @@ from fastapi import FastAPI
 
 from app.engine.admission.cost_model import CostModel
 from app.engine.admission.playback import Playback
-from app.engine.arrays import Codes, Samples
 from app.engine.core import AudioChunk, Plan, Progress, SpeechJob, SpeechResult, Timings
 from app.engine.engine import SpeechEngine
 from app.engine.errors import InvalidRequest, SpeechError
 from app.engine.interface import ArStream, AudioStream, FirstChunk, GoldenResult, ModelInfo, Reading
 from app.engine.messages import ArMessage, FramesReady, UtteranceDone
-from app.engine.utterance_result import UtteranceResult
+from app.engine.results import Codes, Samples, UtteranceResult
 from app.engine.voices import Voices
 from app.main import create_app as service
 from app.server import serve

@@ -24,8 +24,7 @@ from app.engine.core import Plan, ReportOptions, SpeechJob
 from app.engine.join.word_clock import WordClock
 from app.engine.nar.alignment import UtteranceAlignment
 from app.engine.nar.chunks import chunks_of
-from app.engine.utterance_result import Alignment
-from app.engine.word_times import WordTimes
+from app.engine.results import Alignment, WordTimes
 from app.settings import BUILTIN_MODEL, Settings
 from lab.training.judging.judges import HEARING_RATE_HZ, resample, whisper_folder
 from models.prefix_cache import PrefixCache

@@ -9,8 +9,8 @@ import pytest
 
 from app.audio.formats import OPUS_RATES, AudioFormat
 from app.audio.rendering import FileOptions, Renderer, RenderPool
-from app.engine.arrays import Samples
 from app.engine.core import SampleRate
+from app.engine.results import Samples
 from tests.app.tools.decoding import decoded
 
 MODEL_HZ = 24_000

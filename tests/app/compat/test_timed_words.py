@@ -1,7 +1,7 @@
 """Times of characters, as ElevenLabs' shapes tell them."""
 
 from app.compat.timed_words import timed_characters
-from app.engine.word_times import WordTimes
+from app.engine.results import WordTimes
 
 WORDS = [
     WordTimes(0, 0, "$3", "three dollars", 0.0, 1.2, missing=False, phonemes=None),

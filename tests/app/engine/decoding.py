@@ -9,10 +9,9 @@ from torch import Tensor
 from app.engine.ar.masked import MaskedUtterance
 from app.engine.ar.sequence_group import SequenceOrGroup
 from app.engine.ar.stage import ArBatch
-from app.engine.arrays import TraceColumns
 from app.engine.nar.state import NarState
+from app.engine.results import FinishReason, TraceColumns, UtteranceResult
 from app.engine.utterance import UtteranceSpec
-from app.engine.utterance_result import FinishReason, UtteranceResult
 from models.prefix_cache import PrefixCache
 from models.valle import Valle
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from app.engine.arrays import TraceColumns
+from app.engine.results import TraceColumns
 from app.engine.utterance import UtteranceSpec
 from models.checkpoints.sources import SpeechModel
 from models.stack.attention import attention_statistics

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from app.engine.arrays import Samples
 from app.engine.core import ReadingOptions, ReportOptions, SpeechJob, SpeechResult
 from app.engine.engine import SpeechEngine
 from app.engine.errors import InvalidRequest
 from app.engine.growing import GrowingSpeech
+from app.engine.results import Samples
 from app.main import create_engine
 from samplers.knobs.params import SamplingParams
 from tests.app.engine.running import until

@@ -7,7 +7,7 @@ import pytest
 
 from app.engine.backend.synthesizer import Synthesizer
 from app.engine.core import SpeechJob
-from app.engine.utterance_result import UtteranceResult
+from app.engine.results import UtteranceResult
 from app.settings import BUILTIN_MODEL
 from lab.porting.alignment_heads import MOST_LEAD_FRAMES, _rises_db, _vowels, rate_heads
 from models.checkpoints.builtin import load_lm

@@ -9,10 +9,10 @@ import pytest
 import torch
 
 from app.engine.admission.playback import Playback
-from app.engine.arrays import Samples
 from app.engine.backend.synthesizer import Synthesizer
 from app.engine.core import AudioChunk, ReadingOptions, SpeechJob
 from app.engine.errors import InvalidRequest
+from app.engine.results import Samples
 from app.settings import BUILTIN_MODEL
 from lab.porting.convert import convert
 from models.checkpoints.encodec import OFFICIAL_URL, official_file

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from app.api.history.heard import LONGEST_AFTER_S, sounds_after
-from app.engine.utterance_result import UtteranceResult
+from app.engine.results import UtteranceResult
 from tests.app.tools.answers import report_of
 
 SPOKEN = UtteranceResult(

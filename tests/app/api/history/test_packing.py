@@ -15,8 +15,7 @@ from app.api.requests import output_of
 from app.api.schemas import SpeechRequest
 from app.engine.core import Plan, SpeechResult, Timings
 from app.engine.errors import EngineBusy, GenerationFailed, ReaderStalled
-from app.engine.utterance_result import RankedTake, SamplerMemory, UtteranceResult
-from app.engine.word_times import PhonemeTimes, WordTimes
+from app.engine.results import PhonemeTimes, RankedTake, SamplerMemory, UtteranceResult, WordTimes
 from models.voices.voice import Voice
 from samplers.ar.backtrack import Backtrack
 from samplers.knobs.params import SamplingParams

@@ -10,7 +10,7 @@ from app.api.history.shared import SharedSpeeches
 from app.api.schemas import SpeechOptions
 from app.engine.core import SpeechJob, SpeechResult
 from app.engine.errors import UnknownSpeech
-from app.engine.utterance_result import UtteranceResult
+from app.engine.results import UtteranceResult
 from app.storage.shared_state import KEY_PREFIX
 from samplers.knobs.params import SamplingParams
 from tests.app.api.history.test_packing import HOSTILE

@@ -11,7 +11,7 @@ import pytest
 from app.api.history.report import SpeechReport
 from app.api.history.writer import ReportWriter, report_pieces
 from app.engine.core import ReportOptions, SpeechJob, SpeechResult
-from app.engine.utterance_result import UtteranceResult
+from app.engine.results import UtteranceResult
 from samplers.ar.trace import FIELDS, entries
 from samplers.knobs.params import SamplingParams
 from tests.fakes import result_of

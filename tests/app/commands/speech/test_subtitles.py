@@ -8,7 +8,7 @@ import pytest
 
 from app.commands.errors import CommandError
 from app.commands.speech.subtitles import check_subtitles, subtitles
-from app.engine.word_times import WordTimes
+from app.engine.results import WordTimes
 
 
 def word(text: str, start_s: float, end_s: float, utterance: int = 0, **more) -> WordTimes:

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from app.engine.ar import model_runner
+from app.engine.results import FinishReason
 from app.engine.utterance import UtteranceSpec
-from app.engine.utterance_result import FinishReason
 from samplers.ar.backtrack import Backtrack, BacktrackCause
 from samplers.ar.sampler import ArSampler, StepResult
 from samplers.ar.trace import Trace

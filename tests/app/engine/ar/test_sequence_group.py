@@ -13,8 +13,8 @@ import torch
 
 from app.engine.ar.sequence import ArSequence
 from app.engine.ar.sequence_group import SequenceOrGroup
+from app.engine.results import STOPPED
 from app.engine.utterance import ContextUtterance, UtteranceSpec
-from app.engine.utterance_result import STOPPED
 from models.alignment.attention import TextAttention
 from models.alignment.path import followed
 from models.checkpoints.builtin import load_lm

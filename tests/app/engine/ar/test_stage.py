@@ -11,8 +11,8 @@ import torch
 from app.engine.ar.eager_runner import EagerRunner
 from app.engine.ar.stage import ArBatch
 from app.engine.backend.synthesizer import Synthesizer
+from app.engine.results import STOPPED
 from app.engine.utterance import UtteranceSpec
-from app.engine.utterance_result import STOPPED
 from app.settings import BUILTIN_MODEL
 from models.int8.cache import Int8Cache
 from models.stack.attention import attention_statistics

@@ -11,8 +11,8 @@ import pytest
 
 from app.engine.ar.sequence import ArSequence
 from app.engine.ar.stage import ArBatch
+from app.engine.results import UtteranceResult
 from app.engine.utterance import UtteranceSpec
-from app.engine.utterance_result import UtteranceResult
 from gpu.graphs import Capture, eager
 from models.valle import Valle
 from samplers.ar.backtrack import Backtrack

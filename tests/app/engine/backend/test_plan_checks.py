@@ -16,7 +16,7 @@ from app.engine.core import (
     SpeechResult,
 )
 from app.engine.errors import InvalidRequest
-from app.engine.utterance_result import UtteranceResult
+from app.engine.results import UtteranceResult
 from models.config import AlignmentHead, ModelConfig
 from models.text import Utterance
 from samplers.knobs.features import idle_knobs

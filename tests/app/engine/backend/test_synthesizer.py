@@ -19,8 +19,8 @@ from app.engine.backend.synthesizer import Synthesizer
 from app.engine.core import AudioChunk, Progress, SpeechJob, SpeechResult
 from app.engine.errors import GenerationFailed
 from app.engine.memory import Memory
+from app.engine.results import FinishReason
 from app.engine.utterance import UtteranceSpec
-from app.engine.utterance_result import FinishReason
 from gpu.graphs import GraphCapturer
 from models.checkpoints.files import CheckpointError
 from models.codecs.encodec import Encodec

@@ -3,8 +3,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.engine.arrays import Samples
 from app.engine.join.joiner import Joiner
+from app.engine.results import Samples
 
 RATE_HZ = 24_000
 EDGE, FADE = 1440, 120

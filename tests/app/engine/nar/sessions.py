@@ -10,10 +10,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from app.engine.arrays import Samples
 from app.engine.core import AudioChunk
 from app.engine.nar.stage import NarStage
 from app.engine.nar.utterance_decoder import UtteranceDecoder
+from app.engine.results import Samples
 from app.engine.utterance import UtteranceSpec
 from gpu.graphs import Replay
 from models.checkpoints.sources import SpeechModel

@@ -13,8 +13,8 @@ from app.engine.core import AudioChunk
 from app.engine.memory import make_pool
 from app.engine.nar.graph_runner import ChunkSizes, NarGraphRunner
 from app.engine.nar.stage import NarStage
+from app.engine.results import Alignment
 from app.engine.utterance import TextGrowth, UtteranceSpec
-from app.engine.utterance_result import Alignment
 from models.checkpoints.sources import SpeechModel
 from models.config import AlignmentHead
 from tests.app.engine.nar.sessions import (

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from app.engine.arrays import Samples
 from app.engine.nar.stage import NarStage
+from app.engine.results import Samples
 from app.engine.utterance import UtteranceSpec
 from models.checkpoints.sources import SpeechModel
 from models.codecs.interface import CodecStream
