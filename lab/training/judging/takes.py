@@ -48,7 +48,7 @@ class Take:
     samples: NDArray[np.float32]  # [N]
     sample_rate_hz: int
     returns: bool
-    """Whether speech goes back in its text, in frames that were kept."""
+    """Whether speech goes back in its text, in frames that were kept, before the text ends."""
 
 
 def spoken_together(speaker: Synthesizer, plans: Sequence[Plan]) -> Iterator[tuple[int, Take]]:
@@ -81,8 +81,9 @@ def _take(ended: _Running) -> Take:
     result = ended.chunks[-1].result
     assert result is not None  # the last chunk of a job has it
     samples = np.concatenate([chunk.samples for chunk in ended.chunks])
-    paths = [one.progress.path for one in ended.sequences if one.progress is not None]
-    returns = any(goes_back(path.behind) for path in paths)
+    followed = [one.progress for one in ended.sequences if one.progress is not None]
+    # Behind the text attention may be anywhere: what sounds there is sound after the last word.
+    returns = any(goes_back(one.path.behind[: one.spoken]) for one in followed)
     return Take(result, samples, ended.chunks[-1].sample_rate_hz, returns)
 
 
