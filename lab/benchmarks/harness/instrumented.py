@@ -13,6 +13,7 @@ from socket import socket
 import uvicorn
 from fastapi import FastAPI
 
+from app.garbage_collection import freeze_when_ready
 from app.main import create_app
 from app.server import server_config
 from app.settings import Settings
@@ -64,7 +65,9 @@ def main() -> None:
     settings = Settings()
     logging.basicConfig(level=settings.log_level.upper())
     with watched(here_too=True) as watchdog:
-        _AnnouncingServer(server_config(observed_app(settings, watchdog), settings)).run()
+        app = observed_app(settings, watchdog)
+        freeze_when_ready(app.state.services.engine)  # as `app.server.serve` does
+        _AnnouncingServer(server_config(app, settings)).run()
 
 
 if __name__ == "__main__":
