@@ -284,6 +284,8 @@ def _sentence(problem: Mapping[str, Any], guesses: Iterator[int]) -> str:
             near = get_close_matches(field, alike, n=1, cutoff=_CLOSE)
         near = [_MEANT[field]] if field in _MEANT else near
         message = f"there is no such field{f', did you mean {near[0]}?' if near else ''}"
+        if field in SpeechRequest.model_fields:
+            message = "there is no such field here; a body of POST /v1/audio/speech has it"
         if field in _OURS:
             message = f"there is no such field: {_OURS[field]}"
     elif problem["type"] == "string_pattern_mismatch":

@@ -36,6 +36,7 @@ HERE = {
     "valle-serve speak --file book.txt -o book.mp3",
     "valle-serve speak book.txt -o book.mp3",
     "valle-serve speak book.epub -o book.m4b",
+    "TTS_PRONUNCIATIONS=names.json valle-serve speak book.epub -o book.m4b",
     "valle-serve speak book.epub -o book.m4b --loudness-lufs -16 --seed 7",
     'valle-serve speak "Hello there." --play',
     'valle-serve speak "Hello there." --url http://127.0.0.1:8000 -o hello.mp3',
@@ -117,6 +118,7 @@ NOT_HERE = {
     "docker ": "no Docker engine; tests/deploy and test_host_pages.py read them",
     "TTS_MODEL=ecker/vall-e ": "it fetches 550 MB; tests/models/checkpoints has a hub",
     "TTS_IDLE_TIMEOUT_S=300 scripts/serve": "scripts/serve installs first; it is one setting",
+    "python3.13 -m venv .venv && scripts/serve": "scripts/serve installs first",
     "python3 -m venv mcp-env": "tests/clients/test_real_agents.py has such an environment",
     "mcp-env/bin/pip install": "it asks a registry",
     "TTS_MODEL=mine scripts/serve": "scripts/serve installs first; test_sources.py loads such",
@@ -175,6 +177,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "pair.json").write_text(f'{{"phonemes": "ab äb", "codes": {codes}}}', "utf-8")
     for name in ("book", "letter"):
         (folder / f"{name}.txt").write_text("One. Two.", "utf-8")
+    (folder / "names.json").write_text('{"two": "three"}', "utf-8")
     (folder / "book.epub").write_bytes(epub3([("One", "<p>One. Two.</p>"), ("Two", "<p>No.</p>")]))
     (folder / "anna.wav").write_bytes(packed(speech_like(2.0)))
     programs = {

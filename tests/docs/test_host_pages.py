@@ -124,6 +124,20 @@ def test_variables_are_settings_or_those_of_compose(page: str) -> None:
         assert f"# {name}=" in example
 
 
+def test_an_upgrade_starts_the_container_by_the_command_of_its_first_start() -> None:
+    started, upgraded = (
+        [
+            line.replace("valle-serve:COMMIT", "valle-serve:cuda")
+            for block in blocks(page, "sh")
+            for line in block.replace("\\\n", " ").splitlines()
+            if line.startswith("docker run --gpus")
+        ]
+        for page in ("docs/gpu-host.md", "docs/upgrade.md")
+    )
+    assert len(started) == 1
+    assert started == upgraded
+
+
 @pytest.mark.parametrize("block", blocks("docs/gpu-host.md", "yaml"))
 def test_overrides_are_valid(block: str, tmp_path: Path) -> None:
     override = tmp_path / "override.json"

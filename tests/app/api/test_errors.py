@@ -280,6 +280,12 @@ def test_another_field_is_named_only_where_it_is_close(toy_server, field, meant)
     assert message.endswith(f"did you mean {meant}?" if meant else "no such field")
 
 
+def test_a_field_of_speech_requests_alone_is_told_where_it_is(toy_server) -> None:
+    answer = toy_server.post("/v1/text-to-speech/heart", json={"text": "Hi.", "top_p": 0.5})
+    message = "top_p: there is no such field here; a body of POST /v1/audio/speech has it"
+    assert shape(answer)["message"] == message
+
+
 @pytest.mark.parametrize(
     ("fields", "way"),
     [
