@@ -28,7 +28,7 @@ LOW_PRIORITY = 0
 _DEVICE = threading.RLock()
 
 
-def alone(device: torch.device) -> AbstractContextManager[object]:
+def device_lock(device: torch.device) -> AbstractContextManager[object]:
     """Return what is held by whoever records, and by threads beside level 0's that use a device.
 
     CUDA captures one graph at a time in a process, and a wait or allocation elsewhere breaks it.
@@ -81,7 +81,7 @@ class GraphCapturer:
                 function()
             return function
         why = ""
-        with alone(self._device):
+        with device_lock(self._device):
             for _ in range(2):
                 try:
                     return self._captured(function, self._stream)

@@ -15,11 +15,17 @@ import sys
 import tokenize
 from collections.abc import Iterator
 
+from scripts import shape
+
 PRODUCT = ("app", "cpu", "gpu", "models", "samplers", "valle_serve")
 DOCUMENTED = (*PRODUCT, "deploy", "lab", "scripts", "examples")
 MOST_PARAMETERS = 6
 LIMITS = {
-    "names": 0,  # class names that are there twice
+    "twice": 0,  # public names that two files define
+    "large": 15,  # classes of more than `shape.MOST_ATTRIBUTES`
+    "largest": 42,  # attributes of the largest
+    "parallel": 0,  # lines that give values to several names at once
+    "words": 0,  # names with an old word: `shape.OLD_WORDS`
     "wide": 17,  # functions of more than `MOST_PARAMETERS`
     "folder": 15,  # files of the largest folder
 }
@@ -120,7 +126,8 @@ def told_elsewhere(paths: list[pathlib.Path]) -> Iterator[str]:
 def measure() -> tuple[dict[str, float], str]:
     """Return the figures that have limits, and a line that tells them."""
     total: collections.Counter[str] = collections.Counter()
-    classes: collections.Counter[str] = collections.Counter()
+    attributes: dict[str, int] = {}
+    trees: dict[str, ast.Module] = {}
     folders: collections.Counter[str] = collections.Counter()
     files = tracked(*PRODUCT)
     for path in files:
@@ -131,26 +138,33 @@ def measure() -> tuple[dict[str, float], str]:
         total["code"] += len(code_lines(source) - documented)
         total["documented"] += len(documented)
         total["wide"] += len(wide(tree))
-        classes.update(
-            node.name.lstrip("_") for node in tree.body if isinstance(node, ast.ClassDef)
-        )
+        trees[str(path)] = tree
+        attributes |= shape.large_classes(tree)
+        total["parallel"] += len(shape.parallel_assignments(tree))
+        total["words"] += len(shape.old_words(tree))
         folders[str(path.parent)] += path.name != "__init__.py"
-    twice = sorted(name for name, count in classes.items() if count > 1)
+    twice = shape.defined_twice(trees)
     (largest, most), *_ = folders.most_common(1)
     found: dict[str, float] = {
         "lines": total["lines"],
         "code": total["code"],
         "docstrings": round(100 * total["documented"] / total["lines"], 1),
         "tests": sum(len(path.read_text().splitlines()) for path in tracked("tests")),
-        "names": len(twice),
+        "twice": len(twice),
+        "large": len(attributes),
+        "largest": max(attributes.values(), default=0),
+        "parallel": total["parallel"],
+        "words": total["words"],
         "wide": total["wide"],
         "folder": most,
     }
     return found, (
         f"product {found['lines']} lines ({found['code']} code, {found['docstrings']} % docstrings)"
-        f" in {len(files)} files; tests {found['tests']} lines; class names twice:"
+        f" in {len(files)} files; tests {found['tests']} lines; names twice:"
         f" {', '.join(twice) or 'none'}; over {MOST_PARAMETERS} parameters: {found['wide']};"
-        f" largest folder: {largest}, {most}"
+        f" classes over {shape.MOST_ATTRIBUTES} attributes: {found['large']}, the largest"
+        f" {found['largest']}; parallel assignments: {found['parallel']}; old words:"
+        f" {found['words']}; largest folder: {largest}, {most}"
     )
 
 

@@ -21,8 +21,8 @@ from models.voices.recording import read_recording
 from models.voices.voice import VoiceCard
 from samplers.knobs.params import SamplingParams
 
-_READ: Final = ("language", "pronunciations")
-_TOLD: Final = ("timestamps", "trace")
+_READING: Final = ("language", "pronunciations")
+_REPORTED: Final = ("timestamps", "trace")
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,17 +115,17 @@ class Speaker:
         self, text: str, voice: str | None, knobs: Mapping[str, Any]
     ) -> Iterator[AudioChunk]:
         self._spoken += 1
-        read = {name: knobs[name] for name in _READ if name in knobs}
-        told = {name: knobs[name] for name in _TOLD if name in knobs}
-        others = knobs.keys() - {*_READ, *_TOLD, "max_duration_s"}
+        reading = {name: knobs[name] for name in _READING if name in knobs}
+        reported = {name: knobs[name] for name in _REPORTED if name in knobs}
+        others = knobs.keys() - {*_READING, *_REPORTED, "max_duration_s"}
         job = SpeechJob(
             f"speech-{self._spoken}",
             text,
             SamplingParams.model_validate({name: knobs[name] for name in others}),
             voice,
             knobs.get("max_duration_s"),
-            reading=ReadingOptions(**read),
-            report=ReportOptions(**told),
+            reading=ReadingOptions(**reading),
+            report=ReportOptions(**reported),
         )
         yield from self._synthesizer.speak(self._synthesizer.planner.plan(job))
 

@@ -34,7 +34,7 @@ def _named(form: str) -> Condition:
     return one_of(form, *(alias for alias, meant in FORMAT_ALIASES.items() if meant == form))
 
 
-_GIVEN: Final = Condition({"type": "number"}, lambda value: value is not None)
+_SENT: Final = Condition({"type": "number"}, lambda value: value is not None)
 _NO_OPUS: Final = one_of(*(rate for rate in get_args(SampleRate) if rate not in OPUS_RATES))
 
 EXCLUSIONS: Final[Sequence[Exclusion]] = (
@@ -49,7 +49,7 @@ EXCLUSIONS: Final[Sequence[Exclusion]] = (
         "speed",
     ),
     Exclusion(
-        {"response_format": _named("codes"), "loudness_lufs": _GIVEN},
+        {"response_format": _named("codes"), "loudness_lufs": _SENT},
         "codes have no loudness: leave it out, or ask for audio",
         "loudness_lufs",
     ),

@@ -47,7 +47,7 @@ class CommandFlags:
         self.arguments = [*arguments]
         self.flags = list[str]()
         self._shown: Sequence[str] = getattr(command, "shown", ())
-        self._told: Mapping[str, str] = getattr(command, "told", {})
+        self._texts: Mapping[str, str] = getattr(command, "help_texts", {})
         defaults: Callable[[Sequence[str]], Mapping[str, Any]] = getattr(
             command, "preset_defaults", lambda _: {}
         )
@@ -111,7 +111,7 @@ class CommandFlags:
             default = f"{_shown(self._defaults[field])}, the preset's"
         elif default[:1] == "[":
             default = ",".join(map(str, literal_eval(default)))
-        text = self._told.get(field, text)
+        text = self._texts.get(field, text)
         return text if default in _OFF else f"{text} (default: {default})"
 
     def did_you_mean(self, message: str) -> str:

@@ -20,8 +20,8 @@ class PresetsCommand(BaseModel):
         presets = read_presets(Settings().presets or None)
         if self.name is None:
             for name, knobs in presets.items():
-                told = ", ".join(f"{knob} {json.dumps(value)}" for knob, value in knobs.items())
-                print(f"{name:<12} {told or 'the defaults'}")
+                values = ", ".join(f"{knob} {json.dumps(value)}" for knob, value in knobs.items())
+                print(f"{name:<12} {values or 'the defaults'}")
             return
         if self.name not in presets:
             raise CommandError(f"name: no preset {self.name!r}; choose from {', '.join(presets)}")

@@ -261,7 +261,7 @@ class RemoteIterator(Iterator[Any]):
         self._content = content
         self._fed: list[object] = []
         self._generation = self._key = 0  # of the process that has it
-        self._given = 0
+        self._tasks_sent = 0
         self._lost_one = False
         digest = hashlib.sha256(self._call)
         digest.update(content or b"")
@@ -285,10 +285,10 @@ class RemoteIterator(Iterator[Any]):
             with suppress(WorkerLost):
                 if self._generation != self._worker.generation:
                     self._begin()
-                    for _ in range(self._given):
+                    for _ in range(self._tasks_sent):
                         self._ask()
                 answer = self._ask()
-                self._given += 1
+                self._tasks_sent += 1
                 return answer
 
     def close(self) -> None:

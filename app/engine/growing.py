@@ -15,7 +15,7 @@ from app.engine.engine import SpeechEngine
 from app.engine.errors import EngineBusy, InvalidRequest
 from app.engine.results import gravest
 from app.engine.serving.running import SpeechStream
-from models.text.front_end import MOST_TOLD
+from models.text.front_end import MOST_LISTED
 from models.text.incremental.text import GrowingText
 
 _RETRY_S = 0.1
@@ -89,7 +89,7 @@ def _joined(before: SpeechResult, later: SpeechResult, *, exhausted: bool) -> Sp
         audio_s=before.audio_s + later.audio_s,
         timings=before.timings + later.timings,
         utterances=utterances,
-        left_out=tuple(dict.fromkeys(before.left_out + later.left_out))[:MOST_TOLD],
+        left_out=tuple(dict.fromkeys(before.left_out + later.left_out))[:MOST_LISTED],
     )
 
 

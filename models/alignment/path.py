@@ -39,7 +39,7 @@ class MonotonicPath:
         self._scores: list[NDArray[np.float64]] = []
         self.at: list[int] = []
         self.behind: list[float] = []
-        self._given = 0  # the last symbol that `push` has returned
+        self._last_symbol = 0  # the last symbol that `push` has returned
 
     def __len__(self) -> int:
         """Count the frames."""
@@ -53,8 +53,8 @@ class MonotonicPath:
         begin = len(self)
         for (frame,) in self.ahead([self], attention[:, None]):
             self.append(frame)
-        path = np.maximum(self.walked(begin), self._given)
-        self._given = int(path[-1]) if len(path) else self._given
+        path = np.maximum(self.walked(begin), self._last_symbol)
+        self._last_symbol = int(path[-1]) if len(path) else self._last_symbol
         return path
 
     def walked(self, begin: int = 0) -> NDArray[np.int64]:
@@ -85,14 +85,14 @@ class MonotonicPath:
             now[moved[begins]] = np.maximum.reduceat(scores[: len(moved)], begins)
             self._scores[frame] = now
         self.at = [int(moved[at]) for at in self.at]
-        self._given = int(moved[self._given])
+        self._last_symbol = int(moved[self._last_symbol])
         self._symbols = symbols
 
     def copy(self) -> Self:
         """Return a path that goes on by itself."""
         other = type(self)(self._symbols)
         other._scores = self._scores.copy()
-        other._given = self._given
+        other._last_symbol = self._last_symbol
         other.at = self.at.copy()
         other.behind = self.behind.copy()
         return other

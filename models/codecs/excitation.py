@@ -55,13 +55,13 @@ class Excitation(nn.Module):
 
     @torch.no_grad()
     def forward(
-        self, pitch_hz: Tensor, state: DecoderState | None, told: Tensor | None = None
+        self, pitch_hz: Tensor, state: DecoderState | None, pulse_positions: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
         """Return spectra of pulses and of noise, ``[B, T, bins]`` complex.
 
-        Harmonics peak at 1, noise has unit variance. Where cycles ``told`` ``[B, T]`` are given
-        and not below 0, pulses stand there in the middle of a window, instead of where the sum of
-        the pitch puts them: training puts them where the teacher's are.
+        Harmonics peak at 1, noise has unit variance. Where ``pulse_positions`` ``[B, T]``, in
+        cycles, are not below 0, pulses stand there in the middle of a window, instead of where the
+        sum of the pitch puts them: training puts them where the teacher's are.
         """
         batch, count = pitch_hz.shape
         hop = self.config.hop
@@ -72,8 +72,8 @@ class Excitation(nn.Module):
         before_hz = torch.cat([past[:, :1], pitch_hz[:, :-1]], 1)
         turns = (before_hz + pitch_hz) * (hop / 2 / rate_hz)
         cycles = (past[:, 1:2] + turns.cumsum(1)) % 1
-        if told is not None:
-            cycles = torch.where(told >= 0, told.to(cycles.dtype), cycles)
+        if pulse_positions is not None:
+            cycles = torch.where(pulse_positions >= 0, pulse_positions.to(cycles.dtype), cycles)
         if state is not None:
             state[self] = torch.stack([pitch_hz[:, -1], cycles[:, -1], past[:, 2] + count], 1)
         steepest = _STEEPEST * pitch_hz
@@ -101,7 +101,7 @@ class Excitation(nn.Module):
 
 def _noise_spectra(config: SpectralCodecConfig, window: Tensor) -> Tensor:
     """Return ``[_NOISE_FRAMES, bins]`` complex: windows of one noise that goes round."""
-    drawn = np.random.default_rng(0).standard_normal(_NOISE_FRAMES * config.hop)
-    noise = torch.from_numpy(drawn.astype(np.float32))
+    values = np.random.default_rng(0).standard_normal(_NOISE_FRAMES * config.hop)
+    noise = torch.from_numpy(values.astype(np.float32))
     pieces = torch.cat([noise, noise[: config.window]]).unfold(0, config.window, config.hop)
     return torch.fft.rfft(pieces[:_NOISE_FRAMES] * (window / window.square().sum().sqrt()))

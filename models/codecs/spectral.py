@@ -138,7 +138,7 @@ class SpectralCodec(Codec):
         out: Tensor,
         pitch_hz: Tensor,
         state: DecoderState | None = None,
-        told: Tensor | None = None,
+        pulse_positions: Tensor | None = None,
         *,
         noise_gain: float = 1.0,
     ) -> Tensor:
@@ -154,7 +154,7 @@ class SpectralCodec(Codec):
             noise_gain: Noise is multiplied by it.
         """
         voiced, turned, breathed, real, imaginary = out.float().chunk(5, -1)
-        pulses, noise = self.excitation(pitch_hz, state, told)
+        pulses, noise = self.excitation(pitch_hz, state, pulse_positions)
         # Not all that is not periodic is noise: clicks and onsets have phases of their own.
         noise = noise_gain * noise + torch.complex(real, imaginary)
         spectra = torch.polar(voiced.exp().clamp(max=_MAX_MAGNITUDE), turned) * pulses

@@ -68,13 +68,13 @@ class PagePool:
         self._leaving: list[int] = []
         # Given back, and not counted yet: no lock is taken, as the garbage collector gives, too,
         # which may interrupt whoever has it.
-        self._given: deque[tuple[Work, list[int]]] = deque()
+        self._freed: deque[tuple[Work, list[int]]] = deque()
 
     @property
     def free(self) -> int:
         """How many pages no sequence has."""
         with self._lock:
-            self._count_given()
+            self._reclaim()
             return self._unused
 
     @property
@@ -92,7 +92,7 @@ class PagePool:
         Marks of earlier users are waited for in ``work``, whatever is done with the pages.
         """
         with self._lock:
-            self._count_given()
+            self._reclaim()
             if count > self._unused:
                 free = f"{self._unused} of {self.pages} are free"
                 raise OutOfPages(f"{count} pages asked for, {free}")
@@ -115,21 +115,21 @@ class PagePool:
     def is_shared(self, page: int) -> bool:
         """Return whether a page has several users."""
         with self._lock:
-            self._count_given()
+            self._reclaim()
             return self._users[page] > 1
 
     def give(self, pages: Sequence[int], work: Work) -> None:
         """Note one user less of some pages; those without any are free, once ``work`` is done."""
-        self._given.append((work, list(pages)))
+        self._freed.append((work, list(pages)))
 
     @property
     def _unused(self) -> int:
         return len(self._free) + len(self._leaving)
 
-    def _count_given(self) -> None:
+    def _reclaim(self) -> None:
         """Count what was given back, and what the device is done with; the lock is held."""
-        while self._given:
-            work, pages = self._given.popleft()
+        while self._freed:
+            work, pages = self._freed.popleft()
             mark = work.mark() if pages else None
             for page in pages:
                 self._users[page] -= 1

@@ -27,7 +27,7 @@ from models.text.words import WordSpan, word_spans
 MOST_WRITTEN: Final = 6
 """Limit of the normalised length, as a multiple of ``max_chars``: prices grow fivefold."""
 
-MOST_TOLD: Final = 50
+MOST_LISTED: Final = 50
 """Of what is left out of a text, how much is told."""
 
 _READERS: Final[dict[ReaderName, Callable[[str], Reader]]] = {
@@ -129,15 +129,15 @@ class FrontEnd:
                 if stretch.pause_after_s is not None:
                     _add_pause(utterances, stretch.pause_after_s)
             yield None
-        told = tuple(unread)[:MOST_TOLD]
+        listed = tuple(unread)[:MOST_LISTED]
         if not more and not any(utterance.phonemes for utterance in utterances):
-            raise TextError(_nothing_to_speak(told, language))
+            raise TextError(_nothing_to_speak(listed, language))
         if reader.closes and "." in symbols:
             utterances = [self._closed(one) if one.whole else one for one in utterances]
         if is_open:
-            yield Prepared(utterances, told)
+            yield Prepared(utterances, listed)
             return
-        yield Prepared(utterances or [Utterance("", "", pause_after_s=0.0)], told)
+        yield Prepared(utterances or [Utterance("", "", pause_after_s=0.0)], listed)
 
     def check_entries(self, entries: Entries) -> None:
         """Do nothing if all entries of a pronunciation dictionary can be spoken."""

@@ -91,7 +91,9 @@ class WordByWord:
             known -= 1
         since = self.begins[known] if known > 0 else 0
         known = max(0, known)
-        return TextVersion(phonemes, (*self.begins[:known], *self._found(known, since, phonemes)))
+        return TextVersion(
+            phonemes, (*self.begins[:known], *self._word_begins(known, since, phonemes))
+        )
 
     @property
     def version(self) -> TextVersion:
@@ -101,7 +103,7 @@ class WordByWord:
             phonemes = phonemes.rstrip(_ENDS)
         return TextVersion(phonemes, tuple(min(at, len(phonemes)) for at in self.begins))
 
-    def _found(self, first: int, since: int, phonemes: str) -> Iterator[int]:
+    def _word_begins(self, first: int, since: int, phonemes: str) -> Iterator[int]:
         """Yield where the words from one on begin, in the phonemes from a symbol on."""
         words = [
             WrittenWord(str(number), self._inline.write(word))

@@ -152,7 +152,7 @@ class ArSampler:
         null: Tensor | None = None,
         attention: Tensor | None = None,
         slots: Sequence[int] | None = None,
-        drawn: Tensor | None = None,
+        known_codes: Tensor | None = None,
     ) -> StepResult:
         """Sample the next code of B rows, and extend the beams of every search.
 
@@ -177,8 +177,8 @@ class ArSampler:
         penalised = rows.pipeline.run(scores, tracing=trace is not None, effects=effects)
         left = scores.logits
         sampled = rows.pipeline.token_sampler.sample(scores)
-        if drawn is not None:
-            sampled.codes = torch.where(drawn < 0, sampled.codes, drawn)
+        if known_codes is not None:
+            sampled.codes = torch.where(known_codes < 0, sampled.codes, known_codes)
         if effects is not None:
             effects.note(SAMPLING, left, sampled.logits)
         given = None if logits is own else own  # for the trace
@@ -187,7 +187,9 @@ class ArSampler:
         if rows.pipeline.searches:
             step, sources = self._search(rows, step)
         sampled = step.sampled
-        empty = step.sampled.empty if drawn is None else step.sampled.empty & (drawn < 0)
+        empty = (
+            step.sampled.empty if known_codes is None else step.sampled.empty & (known_codes < 0)
+        )
         ended = empty | (sampled.codes == self._stop_token)
         stopped = rows.stopped | ended | (rows.lengths >= rows.numbers.limits[:, 0])
         codes = sampled.codes.masked_fill(stopped, self._stop_token)

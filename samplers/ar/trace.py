@@ -79,9 +79,9 @@ def entries(columns: Mapping[str, NDArray[Any]]) -> list[dict[str, Any]]:
     return [dict(zip(columns, entry, strict=True)) for entry in zip(*values, strict=True)]
 
 
-def _likely(told: Sequence[float]) -> dict[str, Any]:
-    code, *stages = told[: 1 + len(STAGES)]
-    effects = zip(EFFECTS, told[1 + len(STAGES) :], strict=True)
+def _likely(columns_of_code: Sequence[float]) -> dict[str, Any]:
+    code, *stages = columns_of_code[: 1 + len(STAGES)]
+    effects = zip(EFFECTS, columns_of_code[1 + len(STAGES) :], strict=True)
     return {
         "code": int(code),
         **{name: round(nats, 4) for name, nats in zip(STAGES, stages, strict=True)},

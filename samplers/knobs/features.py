@@ -164,7 +164,7 @@ def what_needs(name: str) -> str:
     return "; ".join(_in_words(need) for need in needs_of(name))
 
 
-def doubts(params: SamplingParams) -> list[str]:
+def param_warnings(params: SamplingParams) -> list[str]:
     """Return what the author of a request may not expect of knobs that act, a sentence each."""
     measured = any(
         getattr(params, name) != SamplingParams.model_fields[name].default for name in _THRESHOLDS

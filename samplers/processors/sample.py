@@ -63,13 +63,13 @@ class TokenSampler:
         counts = [p.entropix_branch_rollouts for p, branch in branches if branch]
         self._alternatives = max(counts, default=0)
         self._again = self._ras is not None or (self._redraw is not None and self._redraw.resamples)
-        draws: list[int] = [NoiseStream.CODE]
+        streams: list[int] = [NoiseStream.CODE]
         if self._again:
-            draws.append(NoiseStream.SECOND)
+            streams.append(NoiseStream.SECOND)
         if self._redraw:
-            draws += [NoiseStream.CANDIDATE + number for number in range(self._redraw.candidates)]
-        many = len(draws) > 1
-        self._draws = torch.tensor(draws, device=batch.device)[:, None, None] if many else None
+            streams += [NoiseStream.CANDIDATE + number for number in range(self._redraw.candidates)]
+        many = len(streams) > 1
+        self._streams = torch.tensor(streams, device=batch.device)[:, None, None] if many else None
 
     @property
     def wants_mu(self) -> bool:
@@ -107,11 +107,11 @@ class TokenSampler:
     def _noise(self, scores: Scores) -> Noise:
         """Return all noise of a step, made at once: a GPU is launched once, not once a sample."""
         width = scores.logits.shape[-1]
-        if self._draws is None:
+        if self._streams is None:
             is_random = not self._all_greedy or self._redraw is not None
             code = scores.noise(NoiseStream.CODE, width) if is_random else scores.logits
             return Noise(code, code, code[None], code[None])
-        noise = scores.noise(self._draws, width)
+        noise = scores.noise(self._streams, width)
         return Noise(noise[0], noise[int(self._again)], noise[1 + self._again :], noise)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from gpu.graphs import GraphCapturer, alone
+from gpu.graphs import GraphCapturer, device_lock
 from gpu.lost import is_device_lost
 
 
@@ -151,7 +151,7 @@ def test_while_one_thread_records_no_other_records_or_uses_the_device(
     order: list[str] = []
 
     def use() -> None:
-        with alone(torch.device("cuda")):
+        with device_lock(torch.device("cuda")):
             other()
             order.append("other")
 

@@ -23,7 +23,7 @@ from app.engine.core import Plan, SpeechJob, SpeechResult
 from app.engine.results import STOPPED, TraceColumns, UtteranceResult
 from models.text.warnings import warnings_of
 from samplers.ar.trace import TOPS, entries
-from samplers.knobs.features import doubts
+from samplers.knobs.features import param_warnings
 
 _ROWS = 64
 """Rows of a list in one piece."""
@@ -145,14 +145,14 @@ def utterance_pieces(spoken: UtteranceResult, speed: float, **more: Any) -> Iter
         yield "".join(f',"{name}":null' for name in _LISTS) + "}"
         return
     yield ',"tokens":['
-    drawn = len(trace["frame"]) if trace else 0
+    tokens = len(trace["frame"]) if trace else 0
     for number, rows in enumerate(_token_rows(trace)):
         yield ("," if number else "") + _items(rows)
     yield "]"
-    rows_kept = _kept_rows(trace["frame"], spoken) if drawn else []
+    rows_kept = _kept_rows(trace["frame"], spoken) if tokens else []
     for name, column in (("scores", "score"), ("logprobs", "logprob")):
         yield f',"{name}":'
-        yield from _list_pieces(trace[column][rows_kept] if drawn else np.zeros(0))
+        yield from _list_pieces(trace[column][rows_kept] if tokens else np.zeros(0))
     yield "}"
 
 
@@ -174,7 +174,7 @@ def warnings_for(text: str, speech: Plan | Outcome) -> list[str]:
     warnings = warnings_of(text, speech.language or "", speech.left_out)
     if isinstance(speech, SpeechResult) and not any(one.phonemes for one in speech.utterances):
         warnings.append(_SILENT)
-    warnings += doubts(speech.params)
+    warnings += param_warnings(speech.params)
     if isinstance(speech, SpeechResult):
         warnings += sounds_after(speech.utterances)
     return warnings
@@ -204,13 +204,13 @@ def _report(job: SpeechJob, outcome: Outcome) -> SpeechReport:
         nar=outcome.nar,
         decoder=outcome.decoder,
         made_by=outcome.made_by,
-        warnings=warnings if failed else warnings + _mirostat_doubts(outcome.utterances),
+        warnings=warnings if failed else warnings + _mirostat_warnings(outcome.utterances),
         left_out=list(outcome.left_out),
         utterances=[],
     )
 
 
-def _mirostat_doubts(utterances: Sequence[UtteranceResult]) -> list[str]:
+def _mirostat_warnings(utterances: Sequence[UtteranceResult]) -> list[str]:
     """Return a sentence if the trace shows that mirostat kept every code, or one alone."""
     mu = [one.trace.get("mirostat_mu", ()) for one in utterances if one.trace]
     known = np.concatenate([np.zeros(0), *mu])

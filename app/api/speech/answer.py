@@ -55,7 +55,7 @@ AnyResponse = TypeVar("AnyResponse", bound=Response)
 
 _JSON: Final = "application/json"
 
-_MOST_TOLD: Final = 20  # of what was left out, in a header
+_MOST_LISTED: Final = 20  # of what was left out, in a header
 
 
 class BodyFormat:
@@ -160,12 +160,12 @@ class CodeEvents(Events):
         deltas = b"".join(self._delta(one) for one in every if len(one.codes))
         return deltas + self.done(result, audio_s)
 
-    def _delta(self, drawn: UtteranceCodes) -> bytes:
-        codes = drawn.codes.tolist()
-        return self.event("speech.codes.delta", utterance=drawn.utterance, codes=codes)
+    def _delta(self, piece: UtteranceCodes) -> bytes:
+        codes = piece.codes.tolist()
+        return self.event("speech.codes.delta", utterance=piece.utterance, codes=codes)
 
 
-def framing_of(wanted: SpeechRequest, accept: str, info: ModelInfo) -> BodyFormat:
+def body_format_of(wanted: SpeechRequest, accept: str, info: ModelInfo) -> BodyFormat:
     """Return the shape that a request and its header `Accept` ask for.
 
     Raises InvalidRequest if it asks for a stream of tensors.
@@ -211,9 +211,9 @@ class Answer:
 
     output: FileOptions  # once it is known
 
-    def __init__(self, request: Request, framing: BodyFormat, came_s: float) -> None:
+    def __init__(self, request: Request, body_format: BodyFormat, came_s: float) -> None:
         self.request = request
-        self.framing = framing
+        self.body_format = body_format
         self._came_s = came_s
         self.client = client_of(request)
         self.services = services_of(request)
@@ -266,10 +266,10 @@ class Answer:
             parts += [part async for part in rendering.push(samples.popleft())]
         parts.append(await rendering.close())
         audio_s = rendering.audio_s
-        framed = partial(self.framing.whole, b"".join(parts), result, audio_s)
+        framed = partial(self.body_format.whole, b"".join(parts), result, audio_s)
         body = await self.services.render_pool.run(self.client, framed)
         headers = result_headers(result, self.output.rate_hz(rate_hz), audio_s, self.first_audio_s)
-        return Response(body, media_type=self.framing.media_type, headers=headers)
+        return Response(body, media_type=self.body_format.media_type, headers=headers)
 
     def renderer(self, rate_hz: int, *, plan: Plan | None = None, whole: bool = False) -> Renderer:
         """Return what renders a speech of a sample rate; a streamed one has a plan."""
@@ -315,7 +315,7 @@ class StreamedSpeech(StreamingResponse):
         self._asked = asked
         self._stream = stream
         self._opening = opening
-        self._framing = answer.framing
+        self._body_format = answer.body_format
         rate_hz = opening[0].sample_rate_hz
         plan = stream.plan
         assert plan is not None  # known with the first audio
@@ -328,7 +328,7 @@ class StreamedSpeech(StreamingResponse):
             "X-TTFA-Ms": f"{1000 * answer.first_audio_s:.1f}",
             "X-Accel-Buffering": "no",  # stops nginx from buffering the stream
         }
-        media_type = self._framing.media_type
+        media_type = self._body_format.media_type
         if media_type == EVENT_STREAM:
             headers["Cache-Control"] = "no-cache"
         self._body = self._parts_or_error()
@@ -360,7 +360,7 @@ class StreamedSpeech(StreamingResponse):
                     self._audio_s = self._rendering.audio_s
         except SpeechError as broken:
             self._error = broken
-            if not (failed := self._framing.failed(broken)):
+            if not (failed := self._body_format.failed(broken)):
                 raise
             yield failed
 
@@ -368,15 +368,15 @@ class StreamedSpeech(StreamingResponse):
         """Yield the parts of the body, some of them empty."""
         async for chunk in self._chunks():
             self._result = chunk.result
-            yield self._framing.before(chunk)
+            yield self._body_format.before(chunk)
             async for part in self._rendering.push(chunk.samples):
                 yield self._framed(part)
         yield self._framed(await self._rendering.close())
         assert self._result is not None  # the last chunk has it
-        yield self._framing.done(self._result, self._audio_s)
+        yield self._body_format.done(self._result, self._audio_s)
 
     def _framed(self, part: bytes) -> bytes:
-        return self._framing.sound(part) if part else b""
+        return self._body_format.sound(part) if part else b""
 
     async def _chunks(self) -> AsyncIterator[AudioChunk]:
         for chunk in self._opening:
@@ -439,7 +439,7 @@ def result_headers(
     }
 
 
-def naming_ignored(answer: AnyResponse, fields: Collection[str]) -> AnyResponse:
+def add_ignored_header(answer: AnyResponse, fields: Collection[str]) -> AnyResponse:
     """Return a response whose header names the request's fields that did nothing, if any."""
     named = [*filter(None, [answer.headers.get("X-Ignored")]), *fields]
     if named:
@@ -447,15 +447,17 @@ def naming_ignored(answer: AnyResponse, fields: Collection[str]) -> AnyResponse:
     return answer
 
 
-def naming_doubts(answer: AnyResponse, job: SpeechJob, speech: Plan | SpeechResult) -> AnyResponse:
+def add_warning_headers(
+    answer: AnyResponse, job: SpeechJob, speech: Plan | SpeechResult
+) -> AnyResponse:
     """Return a response whose headers name the knobs that did nothing, and warn of the rest.
 
     What was left out of the text is a JSON list besides; headers are ASCII, with escapes.
     """
-    naming_ignored(answer, idle_knobs(speech.params, job.params.model_fields_set))
+    add_ignored_header(answer, idle_knobs(speech.params, job.params.model_fields_set))
     if warnings := warnings_for(job.text, speech):
         escaped = "; ".join(warnings).encode("unicode_escape")  # control characters, too
         answer.headers["X-Warning"] = escaped.decode()
     if speech.left_out:
-        answer.headers["X-Left-Out"] = json.dumps(speech.left_out[:_MOST_TOLD])
+        answer.headers["X-Left-Out"] = json.dumps(speech.left_out[:_MOST_LISTED])
     return answer

@@ -57,10 +57,10 @@ from app.api.speech.answer import (
     BodyFormat,
     StreamedSpeech,
     WholeCodes,
+    add_ignored_header,
+    add_warning_headers,
+    body_format_of,
     codes_body,
-    framing_of,
-    naming_doubts,
-    naming_ignored,
     rates_of,
     result_of,
 )
@@ -141,7 +141,7 @@ async def read_text(request: Request, wanted: PhonemesBody, engine: EngineDep) -
 
 
 async def answer_speech(
-    request: Request, wanted: SpeechRequest, framing: BodyFormat | None = None
+    request: Request, wanted: SpeechRequest, body_format: BodyFormat | None = None
 ) -> Response:
     """Submit a request and return its response, whole or streamed, framed or as it asks."""
     came_s = monotonic()
@@ -149,16 +149,16 @@ async def answer_speech(
     services = services_of(request)
     engine = services.engine
     check_together(wanted)
-    if framing is None:
-        framing = framing_of(wanted, request.headers.get("accept", ""), engine.info)
-    answer = Answer(request, framing, came_s)
+    if body_format is None:
+        body_format = body_format_of(wanted, request.headers.get("accept", ""), engine.info)
+    answer = Answer(request, body_format, came_s)
     settings = services.settings
     if wanted.model is not None:
         check_model(wanted.model, engine.info.name, model_names(settings))
     ignored = ignored_fields(wanted, settings, state.id)
     once = settings.once_per_id and state.client_id
     response = await (_spoken_once if once else _spoken)(wanted, answer)
-    return naming_ignored(response, [*ignored, *getattr(state, "ignored", ())])
+    return add_ignored_header(response, [*ignored, *getattr(state, "ignored", ())])
 
 
 async def _spoken_once(wanted: SpeechRequest, answer: Answer) -> Response:
@@ -206,10 +206,10 @@ async def _spoken(wanted: SpeechRequest, answer: Answer) -> Response:
         plan = stream.plan
         assert plan is not None  # known with the first audio
         streamed = StreamedSpeech(answer, asked, stream, chunks)
-        return naming_doubts(streamed, job, plan)
+        return add_warning_headers(streamed, job, plan)
     result = result_of(chunks)
     recent.keep(asked, result)
-    return naming_doubts(await answer.whole(chunks), job, result)
+    return add_warning_headers(await answer.whole(chunks), job, result)
 
 
 @speech_router.get(
@@ -332,11 +332,11 @@ async def get_speech_codes(
 ) -> Response:
     """Return the codes of a recent speech, as JSON or, by `Accept`, as safetensors."""
     _, result = await recent.complete(speech_id, request.state.owner)
-    framing = WholeCodes(engine.info, tensors=SAFETENSORS in request.headers.get("accept", ""))
+    body_format = WholeCodes(engine.info, tensors=SAFETENSORS in request.headers.get("accept", ""))
     pool = services_of(request).render_pool
-    write = partial(framing.whole, b"", result, result.audio_s)
+    write = partial(body_format.whole, b"", result, result.audio_s)
     body = await pool.run(client_of(request), write)
-    return Response(body, media_type=framing.media_type)
+    return Response(body, media_type=body_format.media_type)
 
 
 @codes_router.post(

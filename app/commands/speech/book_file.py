@@ -54,10 +54,10 @@ def _write(out: Path, sound: bytes, document: "Document", bounds_s: Sequence[flo
         chapters = _chapters(document, bounds_s)
         if len(chapters) > 1:
             file.set_chapters(chapters)
-        for drawn in pictures:
-            drawn.stream = cover
-            drawn.pts = drawn.dts = 0
-            file.mux(drawn)
+        for image in pictures:
+            image.stream = cover
+            image.pts = image.dts = 0
+            file.mux(image)
         for packet in source.demux(audio):
             if packet.dts is not None:
                 packet.stream = stream

@@ -34,7 +34,7 @@ class SpeakOptions(SpeechOptions, ServerOptions):
     )
     """Fields of the short help."""
 
-    told: ClassVar[Mapping[str, str]] = {
+    help_texts: ClassVar[Mapping[str, str]] = {
         "voice": "A voice of `valle-serve voices list`; default the model's own.",
         "preset": "A set of knobs of `valle-serve presets` to start from; `auto` is the model's.",
         "loudness_lufs": "Target loudness by ITU-R BS.1770: -16 is usual for podcasts, -23 for"

@@ -26,7 +26,7 @@ from samplers.knobs.params import SamplingParams
 
 _PATH = "/v1/audio/speech"
 _WORDS = TypeAdapter(list[WordTimes])
-_MOST_TOLD = 10  # of what was left out
+_MOST_LISTED = 10  # of what was left out
 _SHOWN = 5  # numbers of sentences in a message
 _NOT_SENT = {"model"}  # here the path of a folder, there a name
 
@@ -165,11 +165,11 @@ class SpeechClient:
         if not document.has_lines:
             where = [(f"in {one.title or 'it'}", one.text) for one in document.chapters]
         places = []
-        for part in unread[:_MOST_TOLD]:
+        for part in unread[:_MOST_LISTED]:
             found = [place for place, text in where if part in text]
             more = f" and {len(found) - 1} more" if len(found) > 1 else ""
             places.append(f"{part} ({found[0]}{more})" if found else part)
-        more = ", and more" if len(unread) > _MOST_TOLD else ""
+        more = ", and more" if len(unread) > _MOST_LISTED else ""
         return ", ".join(places) + more
 
     def _summarise(self, answer: httpx2.Response, report: httpx2.Response) -> None:

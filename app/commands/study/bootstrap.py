@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 Sums: TypeAlias = NDArray[np.float64]  # [sentences]
 
-DRAWS = 5_000
+RESAMPLES = 5_000
 SEED = 0  # the same sentences are drawn for every figure
 OUTSIDE = 0.05  # of the draws, half on each side of the interval
 
@@ -33,8 +33,8 @@ class Estimate:
 
 def estimate_ratio(numerators: Sums, denominators: Sums) -> Estimate:
     """Return sum of ``numerators`` over sum of ``denominators``, each ``[sentences]``."""
-    drawn = _draw(len(numerators))
-    ratios = numerators[drawn].sum(axis=1) / denominators[drawn].sum(axis=1)
+    resampled = _resample(len(numerators))
+    ratios = numerators[resampled].sum(axis=1) / denominators[resampled].sum(axis=1)
     return _percentiles(float(numerators.sum() / denominators.sum()), ratios)
 
 
@@ -59,16 +59,16 @@ def estimate_difference(ours: tuple[Sums, Sums], theirs: tuple[Sums, Sums]) -> E
     Each draw takes the same sentences for both sides, so that what makes a sentence hard for both
     cancels out and the interval is narrower than that of either side.
     """
-    drawn = _draw(len(ours[0]))
-    ratios = [n[drawn].sum(axis=1) / d[drawn].sum(axis=1) for n, d in (ours, theirs)]
+    resampled = _resample(len(ours[0]))
+    ratios = [n[resampled].sum(axis=1) / d[resampled].sum(axis=1) for n, d in (ours, theirs)]
     value = float(ours[0].sum() / ours[1].sum() - theirs[0].sum() / theirs[1].sum())
     return _percentiles(value, ratios[0] - ratios[1])
 
 
-def _draw(sentences: int) -> NDArray[np.int64]:
-    return np.random.default_rng(SEED).integers(0, sentences, (DRAWS, sentences))
+def _resample(sentences: int) -> NDArray[np.int64]:
+    return np.random.default_rng(SEED).integers(0, sentences, (RESAMPLES, sentences))
 
 
-def _percentiles(value: float, drawn: Sums) -> Estimate:
-    low, high = np.quantile(drawn, (OUTSIDE / 2, 1 - OUTSIDE / 2))
+def _percentiles(value: float, resampled: Sums) -> Estimate:
+    low, high = np.quantile(resampled, (OUTSIDE / 2, 1 - OUTSIDE / 2))
     return Estimate(value, float(low), float(high))

@@ -160,7 +160,7 @@ class Study(ServerOptions):
                 print(f"{curve.knob}: {fault}")
         print(f"{len(table)} takes: {self.out / 'index.html'}")
 
-    def _write_preset(self, found: race.Found, knobs: Mapping[str, Any]) -> None:
+    def _write_preset(self, found: race.RaceResult, knobs: Mapping[str, Any]) -> None:
         """Write the file of the preset that was found; one of an earlier race is removed."""
         path = self.out / "preset.json"
         if found.setting is None:

@@ -37,12 +37,12 @@ class Goal:
                 raise CommandError(f"find: no take has a measure {name!r}; is a --judge missing?")
         over = [interval(rows, name).value - most for name, most in self.limits.items()]
         missed = sum(max(0.0, one) for one in over)
-        told = any(row[self.measure] is not None for row in rows)
-        return missed, interval(rows, self.measure).value if told else inf
+        is_measured = any(row[self.measure] is not None for row in rows)
+        return missed, interval(rows, self.measure).value if is_measured else inf
 
 
 @dataclass(frozen=True)
-class Found:
+class RaceResult:
     """How a race ended."""
 
     setting: Setting | None  # the best; None if nothing beats what there is
@@ -61,7 +61,7 @@ class Race:
         self._speak = speak
         self._goal = goal
 
-    async def run(self, settings: Sequence[Setting], seen: TakesOf, unseen: TakesOf) -> Found:
+    async def run(self, settings: Sequence[Setting], seen: TakesOf, unseen: TakesOf) -> RaceResult:
         """Return the best of settings without the empty one, which is what there is.
 
         ``seen`` returns the takes of settings that the rounds may use, any beginning of
@@ -81,14 +81,14 @@ class Race:
             rank = ranks[1 + order[0]]
             lines.append(
                 f"round {number + 1}: {len(left)} settings, {each} takes each; what there is:"
-                f" {self._told(ranks[0])}; best: {_words(best)}: {self._told(rank)}"
+                f" {self._in_words(ranks[0])}; best: {_words(best)}: {self._in_words(rank)}"
             )
             left = [left[place] for place in order[: max(1, len(left) // 2)]]
         if rank >= ranks[0]:
-            return Found(None, [*lines, "nothing beats what there is"])
+            return RaceResult(None, [*lines, "nothing beats what there is"])
         return await self._compared(best, unseen, lines)
 
-    async def _compared(self, best: Setting, unseen: TakesOf, lines: list[str]) -> Found:
+    async def _compared(self, best: Setting, unseen: TakesOf, lines: list[str]) -> RaceResult:
         """Return the best if it beats what there is on sentences that were not used to find it."""
         rows = await self._speak(unseen([{}, best]))
         theirs = rows[::2]
@@ -98,18 +98,18 @@ class Race:
         after = self._goal.rank(ours)
         lines.append(
             f"on {len({row['text'] for row in rows})} other sentences, {len(ours)} takes each: what"
-            f" there is: {self._told(before)}; {_words(best)}: {self._told(after)}; difference"
-            f" {less.value:.4f} [{less.low:.4f}, {less.high:.4f}]"
+            f" there is: {self._in_words(before)}; {_words(best)}: {self._in_words(after)};"
+            f" difference {less.value:.4f} [{less.low:.4f}, {less.high:.4f}]"
         )
         if after[0] <= before[0] and less.high < 0:
-            return Found(best, [*lines, f"{_words(best)} beats what there is"])
-        return Found(None, [*lines, "nothing beats what there is for sure"])
+            return RaceResult(best, [*lines, f"{_words(best)} beats what there is"])
+        return RaceResult(None, [*lines, "nothing beats what there is for sure"])
 
     async def _ranks(self, takes: Sequence[StudyTake], entrants: int) -> list[tuple[float, float]]:
         rows = await self._speak(takes)
         return [self._goal.rank(rows[place::entrants]) for place in range(entrants)]
 
-    def _told(self, rank: tuple[float, float]) -> str:
+    def _in_words(self, rank: tuple[float, float]) -> str:
         missed = f", limits missed by {rank[0]:.3g}" if rank[0] else ""
         return f"{self._goal.measure} {rank[1]:.4f}{missed}"
 

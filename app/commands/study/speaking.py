@@ -188,8 +188,8 @@ class StudySession:
     def _model(self, take: StudyTake) -> str:
         """Return a name of all that a take depends on but its request: weights and its preset."""
         preset = self.presets.get(take.body.get("preset", AUTO), {})
-        told = json.dumps([self._sha256, preset], sort_keys=True)
-        return sha256(told.encode()).hexdigest()
+        described = json.dumps([self._sha256, preset], sort_keys=True)
+        return sha256(described.encode()).hexdigest()
 
     def _is_heard(self, take: StudyTake) -> bool:
         """Return whether a take's sound is kept: one of each setting."""

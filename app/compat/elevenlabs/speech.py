@@ -195,8 +195,8 @@ async def _speak(request: Request, wanted: SpeechRequest, **changed: Any) -> Res
         return _part(sound, words, wanted.speed)
 
     timed = wanted.timestamps == "word"
-    framing = TimedJson(part, streamed=wanted.streamed) if timed else None
-    return await answer_speech(request, wanted, framing)
+    body_format = TimedJson(part, streamed=wanted.streamed) if timed else None
+    return await answer_speech(request, wanted, body_format)
 
 
 def _part(sound: bytes, words: Sequence[WordTimes], speed: float) -> dict[str, Any]:

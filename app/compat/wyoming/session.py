@@ -228,8 +228,8 @@ class _Sound(SpeechMessages):
             await self._session.error(error)
         at_ms = 1000 * self._samples // self._rate_hz
         warnings = warnings_for(speech.growing.text, result) if result else []
-        told = {"warnings": warnings} if warnings else {}
-        await self._session.send("audio-stop", {"timestamp": at_ms} | told)
+        noted = {"warnings": warnings} if warnings else {}
+        await self._session.send("audio-stop", {"timestamp": at_ms} | noted)
         if self._streamed and speech.growing.ended:  # else it is sent when the text ends
             await self._session.send("synthesize-stopped", {})
 

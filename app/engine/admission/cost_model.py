@@ -117,15 +117,15 @@ class CostModel:
     def __init__(self, throttle_s: float = 0.0) -> None:
         self._throttle_s = throttle_s
         self._lately = _Costs()
-        self._alone = _Costs()
-        self.alone = True  # whether at most one speech is in work
+        self._single = _Costs()
+        self.is_single = True  # whether at most one speech is in work
         self._idle_since_s: float | None = None
         self._phoneme_s = USUAL_PHONEME_S
 
     def begin(self, others: int) -> None:
         """Note that a speech begins beside so many others."""
         self._rest()
-        self.alone = not others
+        self.is_single = not others
         self._idle_since_s = None
 
     def end(self, left: int) -> None:
@@ -138,7 +138,7 @@ class CostModel:
         since_s = self._idle_since_s
         if since_s is not None and monotonic() - since_s >= RESTED_S:
             self._idle_since_s = None
-            self._lately = deepcopy(self._alone)
+            self._lately = deepcopy(self._single)
 
     @property
     def _costs(self) -> _Costs:
@@ -146,7 +146,7 @@ class CostModel:
         return self._lately
 
     def _noted(self) -> tuple[_Costs, ...]:
-        return (self._lately, self._alone) if self.alone else (self._lately,)
+        return (self._lately, self._single) if self.is_single else (self._lately,)
 
     def note_ar(self, work_s: float, sound_s: float) -> None:
         """Count a step of level 0 that drew ``sound_s`` seconds of speech, over all its rows."""
@@ -172,7 +172,7 @@ class CostModel:
 
     def note_start(self, start_s: float) -> None:
         """Count the seconds from a job's admission to its first audio, while no other ran."""
-        for costs in (self._lately, self._alone):
+        for costs in (self._lately, self._single):
             costs.start.note(start_s)
 
     def note_spoken(self, phonemes: float, speech_s: float) -> None:

@@ -59,7 +59,7 @@ class EagerRunner(ArModelRunner):
             fed.logits.isnan().any(-1),
             [*fed.active, *fed.guided],
             text,
-            self._drawn(sequences, fed),
+            self._plain_codes(sequences, fed),
         )
 
     def sample(self, sequences: Sequence[ArSequence]) -> Fetch | None:
@@ -87,8 +87,8 @@ class EagerRunner(ArModelRunner):
         )
         return lambda: [arrived]
 
-    def _drawn(self, sequences: Sequence[ArSequence], fed: _Decoded) -> Tensor | None:
-        """Return the codes of plain rows among others, as `ModelOutput.drawn`; appends none."""
+    def _plain_codes(self, sequences: Sequence[ArSequence], fed: _Decoded) -> Tensor | None:
+        """Return the codes of plain rows, as `ModelOutput.known_codes`; appends none."""
         rows = {
             place: row for row, place in enumerate(fed.active) if sequences[place] in self._plain
         }
@@ -98,10 +98,10 @@ class EagerRunner(ArModelRunner):
         table = self.table
         state = table.lengths.clone(), table.stopped.clone()
         results = self._results_of([fed.slots[row] for row in rows.values()], fed, *state)
-        drawn = torch.full((len(sequences),), -1)
+        codes = torch.full((len(sequences),), -1)
         for place, (code, *_) in zip(rows, results, strict=True):
-            drawn[place] = int(code)
-        return drawn
+            codes[place] = int(code)
+        return codes
 
     def _results_of(
         self, slots: Sequence[int], fed: _Decoded, lengths: Tensor, stopped: Tensor

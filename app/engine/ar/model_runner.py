@@ -51,7 +51,7 @@ class ModelOutput(NamedTuple):
     text: Tensor | None
     # ``[B]`` int64, the codes of plain rows, which are sampled already, and -1 of others; None: all
     # are to be sampled
-    drawn: Tensor | None = None
+    known_codes: Tensor | None = None
 
 
 class SampledTokens(NamedTuple):
@@ -447,30 +447,30 @@ class ArModelRunner(ABC):
         """Run the frames of an earlier take but the last, each with the text that it knew."""
         assert inputs.kept is not None
         codes = ar_codes_of(inputs.kept)
-        drawn = 0
+        done = 0
         for growth in inputs.kept.growths:
-            branch = self._run_kept(branch, codes[:growth], drawn, progress)
-            drawn = growth
+            branch = self._run_kept(branch, codes[:growth], done, progress)
+            done = growth
             inputs = later.popleft()
             branch = self._read_anew(prefixes, inputs, branch, max(0, growth - 1))
             if progress is not None:
                 progress.grow(inputs)
-        return inputs, self._run_kept(branch, codes, drawn, progress)
+        return inputs, self._run_kept(branch, codes, done, progress)
 
     def _run_kept(
         self,
         branch: GuidanceBranch,
         codes: Tensor,
-        drawn: int = 0,
+        done: int = 0,
         progress: TextProgress | None = None,
     ) -> GuidanceBranch:
         """Run frames ``[T]`` of an earlier take but the last, of which some were run before."""
-        if drawn == len(codes):
+        if done == len(codes):
             return branch
         slot = branch.slot
-        fed = max(0, drawn - 1)
-        hidden = self.first_hidden[slot, None] if not drawn else self.first_hidden[:0]
-        asked = self.first_query[slot, None] if not drawn else self.first_query[:0]
+        fed = max(0, done - 1)
+        hidden = self.first_hidden[slot, None] if not done else self.first_hidden[:0]
+        asked = self.first_query[slot, None] if not done else self.first_query[:0]
         if len(codes) - 1 > fed:
             frames = self.model.frames(codes[fed:-1], branch.start + fed)
             ((after, queries),) = self._read([frames], [(self.cache, slot)])
@@ -481,7 +481,7 @@ class ArModelRunner(ABC):
             for (frame,) in MonotonicPath.ahead([progress.path], text[:, None]):
                 progress.path.append(frame)
         logits = sanitise(self.model.logits(hidden, 0))
-        nats = log_prob_of(logits, codes[drawn:].to(logits.device)).tolist()
+        nats = log_prob_of(logits, codes[done:].to(logits.device)).tolist()
         return replace(branch, logprobs=[*branch.logprobs, *nats])
 
     def _read_anew(

@@ -80,7 +80,7 @@ class ArBatch:
         )
 
     @classmethod
-    def alone(
+    def single(
         cls,
         model: Valle,
         prefixes: PrefixCache,
@@ -218,7 +218,9 @@ class ArBatch:
         trace = Trace(top=max(traced)) if traced else None
         fed = batch.feed(sequences)
         slots = [one.slot for one in sequences]
-        result = batch.sampler.advance(fed.own, trace, fed.null, fed.attention, slots, fed.drawn)
+        result = batch.sampler.advance(
+            fed.own, trace, fed.null, fed.attention, slots, fed.known_codes
+        )
         logprobs = None
         if any(one.keeps_logprobs for one in sequences):
             logprobs = log_prob_of(sanitise(fed.own), result.codes)
@@ -408,7 +410,7 @@ class ArStage:
         prefixes = inputs.ar_prefixes(model)
         if max(map(len, prefixes)) + inputs.max_frames + inputs.spare <= self._max_length:
             return self._shared.admit(inputs, prefixes, job.later)
-        own = self._own[job] = ArBatch.alone(model, self._prefixes, inputs, self._pool)
+        own = self._own[job] = ArBatch.single(model, self._prefixes, inputs, self._pool)
         return own.admit(inputs, prefixes, job.later)
 
 

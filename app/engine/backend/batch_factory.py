@@ -9,7 +9,7 @@ from app.engine.ar.job import ArJob
 from app.engine.ar.stage import ArStage
 from app.engine.backend.capturers import Capturers
 from app.engine.memory import Memory
-from gpu.graphs import Capture, alone, eager
+from gpu.graphs import Capture, device_lock, eager
 from models.checkpoints.sources import SpeechModel
 from models.placement import WeightOffloader
 from models.prefix_cache import PrefixCache
@@ -60,7 +60,7 @@ class BatchFactory:
             batch = self.called_batch(slots)
         else:
             device: torch.device = self._speech.model.separator.device
-            with alone(device):
+            with device_lock(device):
                 self._before_capture()
                 batch = self.called_batch(slots, self._capturers.renew("level 0"))
             self._capturers.check()

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from app.engine.recordings import RecordingProcess
 from app.engine.results import Codes
-from gpu.graphs import alone
+from gpu.graphs import device_lock
 from gpu.streams import new_stream
 from models.checkpoints.sources import SpeechModel
 from models.placement import WeightOffloader
@@ -43,7 +43,7 @@ class AudioEncoder:
 
     def prompt(self, voice: Voice) -> Tensor | None:
         """Return the prompt codes ``[Tp, K]`` of a voice, complete for every CUDA stream."""
-        with alone(self._device), torch.cuda.stream(self._voice_stream):
+        with device_lock(self._device), torch.cuda.stream(self._voice_stream):
             prompt = self._prompts.of(voice)
             if prompt is not None and prompt.is_cuda:
                 torch.cuda.current_stream(prompt.device).synchronize()
@@ -58,7 +58,7 @@ class AudioEncoder:
         rate_hz = self._codec.config.sample_rate_hz
         samples = soxr.resample(audio.samples, audio.rate_hz, rate_hz)
         device = self._codec.quantizer.codebooks.device
-        with alone(self._device), torch.cuda.stream(self._file_stream):
+        with device_lock(self._device), torch.cuda.stream(self._file_stream):
             codes = self._codec.encode(torch.from_numpy(samples.astype(np.float32)).to(device))
             return codes.cpu().numpy().astype(np.int16)
 

@@ -118,7 +118,7 @@ class SelfCheck:
             for _ in run(batch, speeches):
                 pass  # without sound there is none
         codes = torch.cat([
-            told.codes for told in speeches[0].sampled if told.kind in {"frames", "done"}
+            message.codes for message in speeches[0].sampled if message.kind in {"frames", "done"}
         ])
         return torch.equal(codes, torch.from_numpy(np.concatenate(alone)).long())
 

@@ -14,7 +14,7 @@ from app.engine.nar.graph_runner import NarGraphRunner
 from app.engine.nar.state import NarState
 from app.engine.nar.utterance_decoder import UtteranceDecoder
 from app.engine.utterance import UtteranceSpec
-from gpu.graphs import alone
+from gpu.graphs import device_lock
 from models.checkpoints.sources import SpeechModel
 from models.config import BOS_ID, EOS_ID
 from models.prefix_cache import PrefixCache
@@ -52,7 +52,7 @@ class NarStage:
 
         ``heard`` is how many levels its codes have, if all of them are kept ones.
         """
-        with alone(self._device):
+        with device_lock(self._device):
             started_s = perf_counter()
             self.allocate()
             speech = self._speech
@@ -86,7 +86,7 @@ class NarStage:
         """
         if self.captured is None or utterances[0].chunk is None:
             return ()
-        with alone(self._device):
+        with device_lock(self._device):
             return self.captured.make(utterances)
 
     def warm_up(self) -> None:
@@ -111,7 +111,7 @@ class NarStage:
         """Do nothing: what is held here is garbage collected."""
 
     def _make(self, utterance: UtteranceDecoder) -> None:
-        with alone(self._device):
+        with device_lock(self._device):
             if not self.make_together([utterance]):
                 utterance.make()
 

@@ -27,15 +27,15 @@ class ArWork:
         self.stream: ArStream | None = None
         self.plan: Plan | None = None  # that the stream goes by
         self.progress = Progress()
-        self.alone = True
+        self.started_idle = True
         self.admitted_s = 0.0
         self.cost = MovingCost(SHORT_S)
         self.slow = False
         self._most_frames = 0  # sampled before
 
-    def admit(self, *, alone: bool) -> None:
+    def admit(self, *, started_idle: bool) -> None:
         """Note that its work begins."""
-        self.alone = alone
+        self.started_idle = started_idle
         self.admitted_s = monotonic()
 
     def count_step(self, work_s: float, frame_rate_hz: float, audio_cost: MovingCost) -> None:

@@ -19,7 +19,7 @@ from gpu.lost import is_device_lost
 _WAIT_S = 0.25
 _WORD_FRAMES = 25  # that a word is spoken for, about
 
-ALONE_SHARE = 0.95
+SOLO_SHARE = 0.95
 """Of the measured speed, what a stream that gives way to nobody counts on."""
 
 
@@ -79,7 +79,7 @@ class AudioWorker:
 
     def begin(self, job: JobHandle) -> None:
         """Add a job; a replay needs nothing else."""
-        job.ar.admit(alone=not self._played())
+        job.ar.admit(started_idle=not self._played())
         with self._changed:
             self._capacity.begin(len(self._jobs))
             self._jobs[job] = None
@@ -121,8 +121,8 @@ class AudioWorker:
         others = [stream for one, stream in self._played() if one is not job and one.promised]
         whole = Stream(0.0, expected_s)
         if job.ar.slow and job.cost:  # it cannot count on more than the whole machine
-            return least_lead_s((), whole, ALONE_SHARE / job.cost)
-        speed = capacity.speed if others else ALONE_SHARE / SHARE * capacity.speed
+            return least_lead_s((), whole, SOLO_SHARE / job.cost)
+        speed = capacity.speed if others else SOLO_SHARE / SHARE * capacity.speed
         return least_lead_s(others, whole, speed)
 
     def _before(self, job: JobHandle, lead_s: float) -> int:
@@ -209,17 +209,17 @@ class AudioWorker:
 
     def _prepared(self, maker: AudioPart, jobs: Sequence[JobHandle]) -> Sequence[JobHandle]:
         """Return the most urgent job, and those whose next chunks were made along with its."""
-        alone = jobs[:1]
+        first = jobs[:1]
         self._at_once = maker.chunks_at_once
         if self._at_once == 1:
-            return alone
+            return first
         together = {
             job.audio.stream: job
             for job in jobs[: self._at_once]
             if job.audio.stream is not None and job.abandoned is None and not job.paused
         }
-        if alone[0].audio.stream not in together:
-            return alone
+        if first[0].audio.stream not in together:
+            return first
         started_s = perf_counter()
         try:
             for job in together.values():
@@ -232,7 +232,7 @@ class AudioWorker:
                 self._end(job, "error", broken(job.id, error))
             return ()
         if not made:
-            return alone
+            return first
         work_s = perf_counter() - started_s
         if all(job.usual for job in made):
             self._capacity.note_blocking(work_s)

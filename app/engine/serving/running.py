@@ -262,7 +262,9 @@ class JobHandle(SpeechStream):
         first_s = self.playback.first_s
         if not self._begun and first_s is not None:
             self._begun = True
-            if self.ar.alone and self.usual and self.pace is None:  # else it waited for words
+            if (
+                self.ar.started_idle and self.usual and self.pace is None
+            ):  # else it waited for words
                 capacity.note_start(max(0.0, first_s - self.ar.admitted_s))
 
     def stream(self, capacity: CostModel) -> Stream:

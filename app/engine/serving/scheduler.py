@@ -25,7 +25,7 @@ AHEAD_S = 3.0
 """While any stream has less than `LATE_S` of speech ahead of its listener, only streams with less
 than `AHEAD_S`, and of no less priority, are stepped: a step of fewer rows is quicker."""
 
-GIVEN = 0.2
+YIELDING_SHARE = 0.2
 _MOST_OWED_S = 0.1
 """While a stream that is promised its audio in time is late, those that give way have this share of
 the time of steps: none is put off for ever. So much of it is saved, or owed, at most."""
@@ -104,7 +104,7 @@ class Scheduler:
         self._frame_rate_hz = math.inf
         self._sampled: list[JobHandle] = []
         # What a step has given, for the audio worker
-        self._given: list[tuple[JobHandle, ArMessage | JobFailed]] = []
+        self._messages: list[tuple[JobHandle, ArMessage | JobFailed]] = []
         self._owed_s = 0.0  # time of steps that those who give way have not had
         self._fits: Fits = lambda *_: True
         self.beat_s = monotonic()  # when the thread last showed a sign of life, by `time.monotonic`
@@ -158,11 +158,11 @@ class Scheduler:
         for job in self._sampled:
             self._audio_worker.put((job, JobFailed(error)))
         self._sampled.clear()
-        self._given.clear()
+        self._messages.clear()
         self._note_rows()
 
     def _give(self, job: JobHandle, message: ArMessage | JobFailed) -> None:
-        self._given.append((job, message))
+        self._messages.append((job, message))
 
     def _note_rows(self) -> None:
         used = sum(job.rows for job in self._sampled)
@@ -260,8 +260,8 @@ class Scheduler:
             if stream.over:
                 self._remove(batch, job)
         self._note_step(jobs, step_s, max(0, ready) / self._frame_rate_hz)
-        self._audio_worker.put(*self._given)
-        self._given.clear()
+        self._audio_worker.put(*self._messages)
+        self._messages.clear()
         self._metrics.steps.inc()
         self._metrics.tokens.inc(tokens)
         self._metrics.stage_s.labels("ar").inc(step_s)
@@ -273,7 +273,7 @@ class Scheduler:
         if any(job.gives_way for job in jobs):
             owed_s = self._owed_s - step_s
         elif any(job.gives_way and not job.paused for job in self._sampled):
-            owed_s = self._owed_s + GIVEN * step_s
+            owed_s = self._owed_s + YIELDING_SHARE * step_s
         else:
             owed_s = 0.0
         self._owed_s = min(_MOST_OWED_S, max(-_MOST_OWED_S, owed_s))

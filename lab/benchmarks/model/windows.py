@@ -109,7 +109,7 @@ def speak(speech: SpeechModel, full: Valle, sentences: Sequence[str]) -> list[Sp
         params = resolve(SamplingParams(seed=seed), config.preset)
         limit = longest(len(ids), codec.config.frame_rate_hz)
         inputs = UtteranceSpec(ids, params, seed, 0, limit, prompt=prompts.of(voices.default))
-        batch = ArBatch.alone(speech.model, prefixes, inputs)
+        batch = ArBatch.single(speech.model, prefixes, inputs)
         utterance = batch.admit(inputs)
         while utterance.finish_reason is None:
             batch.step()

@@ -140,7 +140,7 @@ class CodecTrainer:
         out = self._decoded(latent)
         # Pulses stand where the teacher's do, where that is known: phases can be compared then.
         used_hz = torch.where(told >= 0, pitch_hz.double(), predicted_hz.detach())
-        made = self.codec.shaped(out, used_hz, told=told)
+        made = self.codec.shaped(out, used_hz, pulse_positions=told)
         losses["pitch"] = pitch_loss(predicted_hz.float(), pitch_hz)
         losses["breath"] = breath_loss(out, pitch_hz)
         heard = made.detach().requires_grad_()

@@ -89,10 +89,10 @@ def _settings(path: Path, metadata: Mapping[str, str]) -> TrainerSettings:
     """Return the settings in the metadata of a file; those beside it count more."""
     beside = path.with_name("settings.json")
     try:
-        told = json.loads(metadata.get(SETTINGS, "{}"))
+        stored = json.loads(metadata.get(SETTINGS, "{}"))
         if beside.is_file():
-            told |= json.loads(beside.read_text())
-        return TrainerSettings.model_validate(told)
+            stored |= json.loads(beside.read_text())
+        return TrainerSettings.model_validate(stored)
     except (OSError, ValueError, TypeError) as error:
         problem = first_problem(error) if isinstance(error, ValidationError) else error
         raise CheckpointError(f"{path}: its settings: {problem}") from error

@@ -57,7 +57,7 @@ class GrowingText:
     _look_again: int
 
     def __init__(self, *, layout: bool = True, thoughts: bool = False) -> None:
-        self._given = 0
+        self._pieces_returned = 0
         # What rewrites the text before it is cut, each what the one before it returns.
         self._rewriters: Sequence[SsmlRewriter | TagRewriter | BlockRewriter] = (
             (SsmlRewriter(), TagRewriter(thoughts=thoughts), BlockRewriter()) if layout else ()
@@ -86,7 +86,7 @@ class GrowingText:
             self._hold(self._text[start:].lstrip(), at_line_start=starts_line)
         undecided = len(self._text) - self._searched
         self._look_again = len(self._text) + undecided // 4 if undecided > _NEAR_CHARS else 0
-        self._given += len(pieces)
+        self._pieces_returned += len(pieces)
         return pieces
 
     @property
@@ -109,7 +109,7 @@ class GrowingText:
             return pieces
         piece = self._directed(self._text.rstrip())
         self._hold("", at_line_start=True)
-        self._given += 1
+        self._pieces_returned += 1
         return [*pieces, piece]
 
     def end(self) -> list[str]:
@@ -120,7 +120,7 @@ class GrowingText:
         self._complete = True
         self._look_again = 0
         pieces = self.flush()
-        if not self._given and self._text:
+        if not self._pieces_returned and self._text:
             pieces = [self._text]
             self._text = ""
         return pieces

@@ -33,8 +33,8 @@ def _dollars(amount: str) -> str:
         return f"{amount} dollars"
     dollars, cents = (int(one or 0) for one in [*parts, "0"][:2])
     units = ((dollars, "dollar"), (cents, "cent"))
-    told = [f"{count} {unit}{'' if count == 1 else 's'}" for count, unit in units if count]
-    return ", ".join(told) or "zero dollars"
+    parts = [f"{count} {unit}{'' if count == 1 else 's'}" for count, unit in units if count]
+    return ", ".join(parts) or "zero dollars"
 
 
 def _number(number: int) -> str:

@@ -37,7 +37,7 @@ def decode_utterance(model: Valle, codebooks: Tensor, inputs: UtteranceSpec) -> 
         sampled = masked = MaskedUtterance(model, inputs)
         step: Callable[[], object] = masked.step
     else:
-        runner = ArBatch.alone(model, prefixes, inputs)
+        runner = ArBatch.single(model, prefixes, inputs)
         sampled, step = runner.admit(inputs), runner.step
     while sampled.finish_reason is None:
         step()

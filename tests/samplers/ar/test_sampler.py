@@ -168,9 +168,9 @@ def test_a_code_that_is_drawn_already_is_appended_and_told_though_no_operator_wo
     sampler, other = begun(params, None, 5), begun(params, None, 5)
     trace = Trace()
     logits = leaning(7)
-    found = sampler.advance(logits, trace, drawn=torch.tensor([9])).codes
+    found = sampler.advance(logits, trace, known_codes=torch.tensor([9])).codes
     assert (found.tolist(), int(trace.records[0]["code"])) == ([9], 9)
-    assert sampler.advance(logits, drawn=torch.tensor([-1])).codes.tolist() == [7]
+    assert sampler.advance(logits, known_codes=torch.tensor([-1])).codes.tolist() == [7]
     assert sampler.table.codes[0, :3].tolist() == [5, 9, 7]
-    assert other.advance(logits, drawn=torch.tensor([STOP])).codes.tolist() == [STOP]
+    assert other.advance(logits, known_codes=torch.tensor([STOP])).codes.tolist() == [STOP]
     assert other.table.stopped[0]

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from samplers.knobs.features import doubts, idle_knobs, needs_of
+from samplers.knobs.features import idle_knobs, needs_of, param_warnings
 from samplers.knobs.params import SamplingParams, hints, off_value
 from samplers.knobs.resolve import resolve
 
@@ -66,10 +66,10 @@ def test_a_need_is_told_in_words() -> None:
 
 
 def test_only_entropix_with_the_thresholds_of_a_text_model_is_doubted() -> None:
-    (doubt,) = doubts(SamplingParams(entropix=True))
+    (doubt,) = param_warnings(SamplingParams(entropix=True))
     assert "calibrate" in doubt
-    assert doubts(SamplingParams(entropix=True, entropix_low_entropy=0.4)) == []
-    assert doubts(SamplingParams()) == []
+    assert param_warnings(SamplingParams(entropix=True, entropix_low_entropy=0.4)) == []
+    assert param_warnings(SamplingParams()) == []
 
 
 def test_a_slider_lies_within_the_bounds_of_its_knob() -> None:

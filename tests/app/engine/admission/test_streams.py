@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from app.engine.admission.cost_model import SHARE
 from app.engine.admission.streams import Stream, fits, keeps_up, least_lead_s, may_begin, promised
-from app.engine.serving.scheduler import GIVEN
+from app.engine.serving.scheduler import YIELDING_SHARE
 
 TICK_S = 0.01
 weights = st.sampled_from([0.3, 1.0, 2.5])
@@ -233,7 +233,7 @@ class Machine:
         kept = [one for one in self.running if one.kept]
         others = [one for one in self.running if not one.kept]
         lead_s = {id(one): one.stream(self.now_s, self.speed).lead_s for one in kept}
-        given_s = GIVEN * budget_s if others else 0.0
+        given_s = YIELDING_SHARE * budget_s if others else 0.0
         left_s = self.serve(sorted(kept, key=lambda one: lead_s[id(one)]), budget_s - given_s)
         self.serve(sorted(others, key=self.due_s), left_s + given_s)
 
@@ -292,7 +292,7 @@ def test_in_a_crowd_nobody_waits_for_a_strangers_end_and_no_stream_hears_a_newco
     machine, waiting = Machine(speed), list[Asked]()
     coming = sorted([*crowd, *slow], key=lambda one: one.at_s)
     work_s = sum(one.length_s * one.weight for one in crowd)
-    ends_s = 15.0 + (1 + len(slow)) * work_s / (GIVEN * speed)
+    ends_s = 15.0 + (1 + len(slow)) * work_s / (YIELDING_SHARE * speed)
     while machine.now_s < ends_s and any(one.made_s < one.length_s - 1e-9 for one in crowd):
         while coming and coming[0].at_s <= machine.now_s:
             waiting.append(coming.pop(0))

@@ -86,7 +86,7 @@ def finish(batch: ArBatch, *groups: SequenceOrGroup) -> None:
 
 
 def alone(model: Valle, one: UtteranceSpec) -> SequenceOrGroup:
-    batch = ArBatch.alone(model, PrefixCache(model), one)
+    batch = ArBatch.single(model, PrefixCache(model), one)
     group = batch.admit(one)
     finish(batch)
     return group

@@ -163,7 +163,7 @@ def test_a_text_that_grows_needs_no_more_room_than_was_asked_for_at_its_beginnin
     assert {one.ar_positions(model) for one in texts} == {length}
     assert length < ROOM
     batch = runner(model, None, 1)
-    batch = ArBatch.alone(model, batch._prefixes, texts[0])
+    batch = ArBatch.single(model, batch._prefixes, texts[0])
     one = begun(batch, texts)
     finish(batch)
     assert outcome(one) == alone(model, texts)

@@ -59,7 +59,7 @@ def test_the_first_and_the_last_finer_level_have_the_logits_of_the_reference(
 
 def sampled(model: Valle, inputs: UtteranceSpec, pool: PagePool | None = None) -> Tensor:
     """Return the codes of level 0 that a runner samples."""
-    runner = ArBatch.alone(model, PrefixCache(model), inputs, pool)
+    runner = ArBatch.single(model, PrefixCache(model), inputs, pool)
     group = runner.admit(inputs)
     while group.finish_reason is None:
         runner.step()
