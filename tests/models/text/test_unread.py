@@ -41,6 +41,7 @@ CASES = [
     ("─── ■ Title ■ ───", "Title", []),
     ("He sat (╯°□°)╯︵ ┻━┻ and left. :-)", "He sat and left.", []),
     ("(◕‿◕) Hi ^_^ ʕ•ᴥ•ʔ T_T \\o/ <3", "Hi", []),
+    ("(ノಠ益ಠ)ノ彡┻━┻ He left. (ಥ_ಥ)", "He left.", []),
     ("( ͡° ͜ʖ ͡°) Thanks! <3", "Thanks!", []),
     ("xD it is (>_<) fine ;-)", "it is fine", []),
     ("(°C) (−5) (…) f(x) x <5", "(degrees Celsius) (minus five) (...) f(x) x less than five", []),
