@@ -21,7 +21,7 @@ _FACE: Final = (
     rf"(?:{_ARM}){{0,4}}(?:{_ROUND})(?:{_ARM}|[︵ノ彡ヽ]){{0,6}}"
     r"|(?:[:;=][-o'^]?|8[-o'])'?[()DPpOo*/|\\\[\]]|xD+|</?3|\\[oO]/"
     r"|(?P<bare>[;^>=@-])(?:_{1,3}|[.ow])(?P=bare)|\^-?\^|>[_.]<"
-    r"|(?P<one>[TOUXQ])_{1,3}(?P=one)|[oO]_[oO]"
+    r"|(?P<one>[TOUXQ])_{1,3}(?P=one)|[oO]_[oO]|UwU|OwO"
 )
 _END: Final = r"(?=[.,!?]*(?:\s|\Z))"
 EMOTICON: Final = re.compile(

@@ -43,7 +43,7 @@ CASES = [
     ("(◕‿◕) Hi ^_^ ʕ•ᴥ•ʔ T_T \\o/ <3", "Hi", []),
     ("(ノಠ益ಠ)ノ彡┻━┻ He left. (ಥ_ಥ)", "He left.", []),
     ("( ͡° ͜ʖ ͡°) Thanks! <3", "Thanks!", []),
-    ("xD it is (>_<) fine ;-)", "it is fine", []),
+    ("xD it is (>_<) fine ;-) UwU", "it is fine", []),
     ("(°C) (−5) (…) f(x) x <5", "(degrees Celsius) (minus five) (...) f(x) x less than five", []),
     ("naïve café, 20 °C, ½ €5, x² H₂O №5 ① “…”", None, []),
 ]
