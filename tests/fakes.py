@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -30,20 +30,30 @@ SAMPLE_RATE_HZ = 24_000
 SAMPLES_A_FRAME = 320
 
 
+Part = Literal["text", "ar", "audio", "ar thread", "audio thread"]
+"""What a job fails in: reading, sampling, or making sound of it; or what fails with its thread."""
+
+
 class FakeBackend:
     """Speaks a ramp, a frame a character.
 
-    A text with "break" in it fails in the middle, one with "mute" where it is made sound of. One
-    with "crash" ends the worker that samples, one with "deaf" the one that makes sound. One with
-    "wait" takes each frame only when `let` is called. Reading one with "hard" takes until `read_on`
-    is set.
-
     Args:
         chunk_s: Seconds of sound that are given after every frame; 0 gives all at the end.
+        block: Which jobs wait where, by a part of their text. In "ar" each frame is taken only when
+            `let` is called. In "text" reading takes until `read_on` is set; of files, too.
+        fail_at: Which jobs fail where, by a part of their text; in "ar" after two frames.
     """
 
-    def __init__(self, chunk_s: float = 0.0) -> None:
+    def __init__(
+        self,
+        chunk_s: float = 0.0,
+        *,
+        block: Mapping[str, Literal["text", "ar"]] | None = None,
+        fail_at: Mapping[str, Part] | None = None,
+    ) -> None:
         self._chunk = np.linspace(-0.5, 0.5, round(chunk_s * SAMPLE_RATE_HZ), dtype=np.float32)
+        self._block = dict(block or {})
+        self._fail_at = dict(fail_at or {})
         self.info = ModelInfo(
             "fake", "0" * 64, "cpu", SAMPLE_RATE_HZ, ("en",), frame_rate_hz=1 / (chunk_s or 1 / 75)
         )
@@ -57,6 +67,21 @@ class FakeBackend:
         self.readers: set[str] = set()
         self.unloaded = 0
 
+    def blocks(self, text: str, part: Literal["text", "ar"]) -> bool:
+        """Return whether a text waits in a part."""
+        return any(one in text for one, where in self._block.items() if where == part)
+
+    def fails(self, text: str, part: Part) -> bool:
+        """Return whether a text fails in a part."""
+        return any(one in text for one, where in self._fail_at.items() if where == part)
+
+    def forget(self) -> None:
+        """Forget what was spoken, and the frames that were let go and not taken."""
+        while self.steps.acquire(blocking=False):
+            pass
+        self.spoken.clear()
+        self.frames_made.clear()
+
     @property
     def planner(self) -> "FakeBackend":
         """It is every part of its model itself."""
@@ -68,13 +93,16 @@ class FakeBackend:
         """Let waiting jobs make some more frames."""
         self.steps.release(frames)
 
+    def _read(self, text: str) -> None:
+        if self.blocks(text, "text"):
+            assert self.read_on.wait(20), "the test never let this be read"
+        if self.fails(text, "text"):
+            raise RuntimeError("unreadable on purpose")
+
     def plan(self, job: SpeechJob, on_piece: Callable[[], None] = lambda: None) -> Plan:
         self.readers.add(threading.current_thread().name)
-        if "hard" in job.text:
-            assert self.read_on.wait(20), "the test never let this text be read"
+        self._read(job.text)
         on_piece()
-        if "unreadable" in job.text:
-            raise RuntimeError("unreadable on purpose")
         if not job.text.strip():
             raise InvalidRequest("nothing to say", param="input")
         voice = self.voices.speaker(job.voice, job.owner)
@@ -82,15 +110,11 @@ class FakeBackend:
         return Plan(job, job.params, job.params.seed or 7, voice, "en", (), 0.0, rows)
 
     def read(self, job: SpeechJob, on_piece: Callable[[], None] = lambda: None) -> Reading:
-        if "hard" in job.text:
-            assert self.read_on.wait(20), "the test never let this text be read"
-        if "unreadable" in job.text:
-            raise RuntimeError("unreadable on purpose")
+        self._read(job.text)
         return Reading("en", (Utterance(job.text, job.text),))
 
     def read_audio(self, content: bytes, start_s: float | None = None) -> Recording:
-        if b"hard" in content:
-            assert self.read_on.wait(20), "the test never let this recording be read"
+        self._read(content.decode("latin-1"))
         return Recording(np.zeros(len(content), np.float32), SAMPLE_RATE_HZ)
 
     def encode(self, audio: Recording) -> Codes:
@@ -107,7 +131,7 @@ class FakeBackend:
         return {"level_0": 1000}
 
     def audio_stream(self, plan: Plan, playback: Playback) -> "FakeAudioStream":
-        return FakeAudioStream(plan, playback, self._chunk)
+        return FakeAudioStream(self, plan, playback, self._chunk)
 
     chunks_at_once = 1
 
@@ -165,13 +189,13 @@ class FakeArStream:
 
     def step(self) -> None:
         backend, text = self._backend, self._job.text
-        if "wait" in text:
+        if backend.blocks(text, "ar"):
             backend.began.set()
             if not backend.steps.acquire(timeout=0.002):
                 return
-        if "crash" in text and self.frames == 2:
+        if backend.fails(text, "ar thread") and self.frames == 2:
             raise SystemExit("crashed on purpose")
-        if "break" in text and self.frames == 2:
+        if backend.fails(text, "ar") and self.frames == 2:
             self.over, self.error = True, broken(self._job.id, RuntimeError("broken on purpose"))
             return
         self.frames += 1
@@ -213,8 +237,13 @@ class FakeAudioStream:
 
     first_chunks: tuple[FirstChunk, ...] = ()
 
-    def __init__(self, plan: Plan, playback: Playback, chunk: Samples) -> None:
-        self._plan, self._playback, self._chunk = plan, playback, chunk
+    def __init__(
+        self, backend: FakeBackend, plan: Plan, playback: Playback, chunk: Samples
+    ) -> None:
+        self._backend = backend
+        self._plan = plan
+        self._playback = playback
+        self._chunk = chunk
         self._queue_s = time.monotonic() - playback.submitted_s
 
     def close(self) -> None:
@@ -222,9 +251,9 @@ class FakeAudioStream:
 
     def push(self, message: ArMessage) -> Iterator[AudioChunk]:
         job = self._plan.job
-        if "mute" in job.text:
+        if self._backend.fails(job.text, "audio"):
             raise GenerationFailed("muted on purpose")
-        if "deaf" in job.text:
+        if self._backend.fails(job.text, "audio thread"):
             raise SystemExit("crashed on purpose")
         if len(self._chunk):
             self._playback.add(len(self._chunk) / SAMPLE_RATE_HZ)

@@ -20,7 +20,7 @@ from tests.fakes import FakeBackend, fake_engine
 TIMEOUT_S = 0.4
 MAX_CONNECTIONS = 8
 HEAD = b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n"
-SPEAKING = FakeBackend()
+SPEAKING = FakeBackend(block={"wait": "ar"})
 
 
 @pytest.fixture(scope="module")

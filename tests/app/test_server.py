@@ -70,7 +70,7 @@ def test_a_signal_lets_running_responses_end_and_nothing_begin(tmp_path: Path) -
 @contextmanager
 def draining(timeout_s: float) -> Iterator[tuple[DrainingServer, httpx.Client, FakeBackend]]:
     """Serve in a thread, which gets no signals: the test hands them over."""
-    speaking = FakeBackend(CHUNK_S)
+    speaking = FakeBackend(CHUNK_S, block={"wait": "ar"})
     app = create_app(Settings(), fake_engine(speaking))
     config = uvicorn.Config(app, port=0, log_config=None, timeout_graceful_shutdown=1)
     server = DrainingServer(config, lambda: app.state.services.admission.close(timeout_s))

@@ -90,7 +90,7 @@ def test_the_balancer_waits_longer_than_the_service() -> None:
 @pytest.fixture
 def balanced(tmp_path: Path):
     """A client of HAProxy before two fakes, and the fakes."""
-    backends = [FakeBackend(0.01), FakeBackend(0.01)]
+    backends = [FakeBackend(0.01, block={"wait": "ar"}) for _ in range(2)]
     apps = [create_app(Settings(), fake_engine(one, slots=4)) for one in backends]
     with (
         served(apps[0]) as first,

@@ -10,7 +10,7 @@ from tests.fakes import FakeBackend
 @pytest.fixture(scope="module")
 def backend() -> FakeBackend:
     """What `client`'s server speaks with."""
-    return FakeBackend()
+    return FakeBackend(fail_at={"break": "ar", "unreadable": "text"})
 
 
 @pytest.fixture(scope="module")
@@ -30,5 +30,8 @@ def impatient() -> Iterator[httpx.Client]:
 @pytest.fixture(scope="module")
 def streaming() -> Iterator[httpx.Client]:
     """A client of one that gives a chunk a frame."""
-    with serving(FakeBackend(chunk_s=0.1)) as (one, _):
+    with serving(FakeBackend(chunk_s=0.1, block={"wait": "ar"}, fail_at={"break": "ar"})) as (
+        one,
+        _,
+    ):
         yield one

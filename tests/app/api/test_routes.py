@@ -1,6 +1,5 @@
 import asyncio
 import hashlib
-from concurrent.futures import ThreadPoolExecutor
 from io import BytesIO
 from typing import Literal
 
@@ -100,25 +99,8 @@ def test_every_answer_has_its_own_request_id(toy_server):
     assert len(ids) == len(paths)
 
 
-def test_the_server_answers_while_it_speaks_and_refuses_when_the_queue_is_full():
-    speaking = FakeBackend()
-    engine = fake_engine(speaking, max_queue=1)
-    with served(create_app(Settings(), engine)) as client, ThreadPoolExecutor() as asking:
-        first = asking.submit(client.post, "/tts", json={"input": "wait"})
-        until(lambda: engine.status.running)
-        second = asking.submit(client.post, "/tts", json={"input": "next"})
-        until(lambda: engine.status.queued)
-        assert client.get("/health").json()["queued"] == 1
-        refused = client.post("/tts", json={"input": "third"})
-        assert refused.status_code == 503
-        assert int(refused.headers["retry-after"]) >= 1
-        assert refused.json()["error"]["code"] == "engine_busy"
-        speaking.let(4)
-        assert [answer.result().status_code for answer in (first, second)] == [200, 200]
-
-
 def test_a_request_that_takes_too_long_is_told_so():
-    speaking = FakeBackend()
+    speaking = FakeBackend(block={"wait": "ar"})
     engine = fake_engine(speaking, request_timeout_s=0.1)
     with served(create_app(Settings(), engine)) as client:
         answer = client.post("/tts", json={"input": "wait"})

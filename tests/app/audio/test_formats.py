@@ -97,7 +97,9 @@ def test_events_hold_the_bytes_of_the_stream_and_tell_how_it_went(toy_server, fo
 
 
 def test_events_end_with_what_broke():
-    with served(create_app(Settings(), fake_engine(FakeBackend(chunk_s=0.1)))) as client:
+    with served(
+        create_app(Settings(), fake_engine(FakeBackend(chunk_s=0.1, fail_at={"break": "ar"})))
+    ) as client:
         answer = client.post("/tts", json={"input": "break", "stream_format": "sse"})
         *deltas, failed = events_of(answer)
         assert len(deltas) == 2

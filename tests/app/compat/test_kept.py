@@ -8,7 +8,7 @@ import pytest
 
 from app.main import create_app
 from app.settings import Settings
-from tests.app.tools.answers import path_of, refusal, report_of
+from tests.app.tools.answers import refusal, report_of
 from tests.app.tools.serving import served
 from tests.fakes import FakeBackend, fake_engine
 
@@ -52,23 +52,6 @@ def test_a_report_and_the_audio_again(client, path, fields) -> None:
     assert told["audio_s"] == pytest.approx(0.6)
     again = client.get(f"/v1/audio/speech/{told['id']}/audio")
     assert again.headers["content-type"] == "audio/wav"
-
-
-@pytest.mark.parametrize(("path", "fields"), STREAMED)
-def test_a_streamed_speech_that_fails_is_cut_off_and_is_kept(client, path, fields) -> None:
-    came = bytearray()
-    with client.stream("POST", path, json=body(path, "break", fields)) as answer:
-        assert answer.status_code == 200
-        with pytest.raises(httpx.RemoteProtocolError):
-            list(map(came.extend, answer.iter_raw()))
-    told = report_of(client, answer)
-    assert (told["finish_reason"], told["error"]["code"]) == ("error", "generation_failed")
-    assert (told["codes_sha256"], told["frames"]) == (None, 2)
-    assert told["request"]["input"] == "break"
-    if path == "/tts":
-        assert round(told["audio_s"] * 24_000) == (len(came) - WAV_HEAD_BYTES) / 2
-    assert client.get(path_of(answer, "/audio")).status_code == 404
-    assert client.post("/tts", json={"input": "next"}).status_code == 200
 
 
 def test_captions_cannot_be_events_or_go_on_from_nothing(client) -> None:

@@ -13,7 +13,8 @@ from tests.fakes import FakeBackend, fake_engine
 async def running(
     backend: FakeBackend | None = None, **limits: Any
 ) -> AsyncIterator[tuple[SpeechEngine, FakeBackend]]:
-    own = backend or FakeBackend()
+    """Run an engine, if nothing is given around a fake in which texts with "wait" wait."""
+    own = backend or FakeBackend(block={"wait": "ar"})
     async with fake_engine(own, **limits) as engine:
         await engine.lifecycle.wait_ready()
         yield engine, own

@@ -96,7 +96,7 @@ def _run(log: Path, environment: dict[str, str], run: Callable[..., int], *args:
 def _serve(steps: Connection) -> int:
     settings = Settings()
     logs.configure(settings.log_level, settings.log_format)
-    speaking = FakeBackend(CHUNK_S)
+    speaking = FakeBackend(CHUNK_S, block={"wait": "ar"}, fail_at={"crash": "ar thread"})
 
     def obey() -> None:
         while True:

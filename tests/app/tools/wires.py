@@ -1,40 +1,27 @@
 """A client of each wire that speech is asked for over: it hears, leaves, is told how it went."""
 
 import json
-import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from http.client import HTTPConnection, HTTPResponse, IncompleteRead
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import httpx
-from websockets.exceptions import ConnectionClosed
-from websockets.sync.client import connect
 
-from tests.app.tools.live_client import live, url_of
+from tests.app.tools.listeners import Wire
+from tests.app.tools.socket_wires import (
+    elevenlabs_context,
+    elevenlabs_socket,
+    nari,
+    own_socket,
+    vllm_omni,
+    wyoming,
+)
 
 READ_BYTES: Final = 512
-OF_A_SLOW_READER: Final[dict[str, Any]] = {
-    "max_queue": 1, "compression": None, "close_timeout": 0.1, "proxy": None
-}  # fmt: skip
-"""Options of a WebSocket that takes a few messages at once, and does not wait for those it left."""
-
-
-class Listener(Protocol):
-    """Somebody who has asked for a speech; leaving its context leaves the service."""
-
-    def hear(self) -> None:
-        """Wait for the first sound; no-op where it comes with the last."""
-
-    def ending(self) -> str:
-        """Read to the end: "whole", "cut off", or the code or words of an error."""
-
-
-Wire = Callable[[httpx.Client, int, str], AbstractContextManager[Listener]]
-"""Asks a server, of which a client and the Wyoming port are given, to speak a text."""
 
 
 class HttpClient:
@@ -44,16 +31,21 @@ class HttpClient:
         self._connection = connection
         self._is_streamed = is_streamed
         self._answer: HTTPResponse | None = None
+        self.sound = bytearray()
+        self.address = connection.sock.getsockname()
 
     def hear(self) -> None:
         if self._is_streamed:
-            assert self._response().read1(READ_BYTES)
+            self.sound += self._response().read1(READ_BYTES)
+            assert self.sound
 
     def ending(self) -> str:
         try:
-            body = self._response().read()
+            while part := self._response().read1(READ_BYTES):
+                self.sound += part
         except (IncompleteRead, ConnectionResetError):
             return "cut off"
+        body = bytes(self.sound)
         if self._response().getheader("content-type", "").startswith("text/event-stream"):
             body = body.splitlines()[-2].removeprefix(b"data: ")
         elif self._response().status == 200:
@@ -84,109 +76,6 @@ def http(
         if client._answer is not None:
             client._answer.close()
         connection.close()
-
-
-class SocketClient:
-    """The service's own WebSocket."""
-
-    def __init__(self, session: Any) -> None:
-        self.session = session
-
-    def hear(self) -> None:
-        self.session.until_sound()
-
-    def cancel(self) -> None:
-        self.session.send("response.cancel")
-
-    def ending(self) -> str:
-        done = self.session.until("response.done")
-        errors = [one["error"]["code"] for one in self.session.seen if one["type"] == "error"]
-        return str(errors[-1]) if errors else self.named(done["finish_reason"])
-
-    @staticmethod
-    def named(reason: str) -> str:
-        return "whole" if reason == "stop" else reason
-
-
-@contextmanager
-def own_socket(server: httpx.Client, _: int, text: str) -> Iterator[SocketClient]:
-    """Ask over the service's own WebSocket, of which a client may take a few messages at once."""
-    with live(server, **OF_A_SLOW_READER) as session:
-        session.create()
-        session.text(text)
-        session.end()
-        yield SocketClient(session)
-
-
-class ElevenLabsSocketClient:
-    """ElevenLabs' WebSocket."""
-
-    def __init__(self, connection: Any) -> None:
-        self._connection = connection
-
-    def hear(self) -> None:
-        assert json.loads(self._connection.recv(timeout=60))["audio"]
-
-    def ending(self) -> str:
-        try:
-            while not (message := json.loads(self._connection.recv(timeout=60))).get("isFinal"):
-                if "audio" not in message:
-                    return str(message.get("error") or message["message"])
-        except ConnectionClosed:
-            return "cut off"
-        return "whole"
-
-
-@contextmanager
-def elevenlabs_socket(server: httpx.Client, _: int, text: str) -> Iterator[ElevenLabsSocketClient]:
-    """Ask over ElevenLabs' WebSocket."""
-    path = "/v1/text-to-speech/default/stream-input?output_format=pcm_24000"
-    with connect(url_of(server, path), **OF_A_SLOW_READER) as connection:
-        connection.send(json.dumps({"text": f"{text} "}))
-        connection.send(json.dumps({"text": ""}))
-        yield ElevenLabsSocketClient(connection)
-
-
-class WyomingClient:
-    """A connection of Wyoming."""
-
-    def __init__(self, connection: socket.socket) -> None:
-        self._file = connection.makefile("rb")
-
-    def hear(self) -> None:
-        while self._next()[0] != "audio-chunk":
-            pass
-
-    def ending(self) -> str:
-        error = ""
-        while True:
-            kind, data = self._next()
-            if kind == "error":
-                error = data["code"] or data["text"]
-            elif kind == "audio-stop":
-                return error or "whole"
-
-    def close(self) -> None:
-        self._file.close()
-
-    def _next(self) -> tuple[str, dict[str, Any]]:
-        head = json.loads(self._file.readline())
-        data = json.loads(self._file.read(head["data_length"]) or b"{}")
-        self._file.read(head["payload_length"])
-        return head["type"], data
-
-
-@contextmanager
-def wyoming(_: httpx.Client, port: int, text: str) -> Iterator[WyomingClient]:
-    """Ask over Wyoming."""
-    event = {"type": "synthesize", "data": {"text": text}}
-    with socket.create_connection(("127.0.0.1", port), 60) as connection:
-        connection.sendall(json.dumps(event).encode() + b"\n")
-        client = WyomingClient(connection)
-        try:
-            yield client
-        finally:
-            client.close()
 
 
 class CommandClient:
@@ -247,6 +136,9 @@ STREAMED: Final[dict[str, Wire]] = {
     "captioned": partial(http, "/dev/captioned_speech", _OURS),
     "socket": own_socket,
     "ElevenLabs' socket": elevenlabs_socket,
+    "ElevenLabs' context": elevenlabs_context,
+    "nari": nari,
+    "vLLM-Omni": vllm_omni,
     "Wyoming": wyoming,
 }
 """Wires that give sound while more is made."""

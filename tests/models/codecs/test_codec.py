@@ -65,17 +65,6 @@ def test_any_chunking_equals_one_piece(codec, sizes: list[int]) -> None:
     assert_close(streamed(codec, codes, sizes), codec.decode(codes))
 
 
-def test_two_streams_do_not_disturb_each_other(codec) -> None:
-    both = [some_codes(codec, 20, seed) for seed in (0, 1)]
-    streams = [codec.stream(), codec.stream()]
-    found: list[list[Tensor]] = [[], []]
-    for turn in range(4):
-        for own, codes, stream in zip(found, both, streams, strict=True):
-            own.append(stream.push(codes[5 * turn : 5 * turn + 5]))
-    for own, codes, stream in zip(found, both, streams, strict=True):
-        assert_close(torch.cat([*own, stream.finish()]), codec.decode(codes))
-
-
 @pytest.mark.parametrize(
     ("samples", "frames"), [(1, 1), (3 * HOP, 3), (3 * HOP + 1, 4), (24_001, 76)]
 )
@@ -114,30 +103,6 @@ def test_codes_and_samples_that_are_none_are_refused(codec) -> None:
     for samples in (torch.zeros(0), torch.zeros(1, 100)):
         with pytest.raises(ValueError, match="samples must"):
             codec.encode(samples)
-
-
-STREAMS, CHUNKS = 3, (15, 15, 30, 45)
-
-
-def test_rows_of_a_table_that_begin_and_go_on_together_sound_as_alone(codec) -> None:
-    latent = torch.randn(STREAMS, sum(CHUNKS), codec.config.dimension)
-    table = StreamTable(codec, latent[:1, :15], STREAMS + 2)
-    alone = [codec.sound(one[None])[0] for one in latent]
-    rows, at = torch.tensor([4, 0, 2]), [0, 0, 0]
-    found: list[list[Tensor]] = [[] for _ in range(STREAMS)]
-    for number in range(len(CHUNKS) + STREAMS - 1):  # each begins a chunk later than the one before
-        turn = [one for one in range(STREAMS) if 0 <= number - one < len(CHUNKS)]
-        for size in {CHUNKS[number - one] for one in turn}:
-            those = [one for one in turn if CHUNKS[number - one] == size]
-            begins = torch.tensor([number == one for one in those])
-            state = table.read(rows[those], begins)
-            given = torch.stack([latent[one, at[one] : at[one] + size] for one in those])
-            for one, samples in zip(those, codec.sound(given, state), strict=True):
-                found[one].append(samples)
-                at[one] += size
-            table.write(rows[those], state)
-    for one, samples in enumerate(alone):
-        assert_close(torch.cat(found[one]), samples)
 
 
 def test_what_a_row_held_before_a_stream_began_is_not_heard() -> None:

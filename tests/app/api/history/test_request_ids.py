@@ -17,7 +17,7 @@ KEYS = {"alice": "alice-0123456789", "bob": "bob-0123456789abc"}
 def two(request):
     """Clients of a service and the models behind them: one process, or two with a Redis."""
     keys = ",".join(f"{name}:{key}" for name, key in KEYS.items())
-    backends = [FakeBackend(), FakeBackend()]
+    backends = [FakeBackend(block={"wait": "ar"}, fail_at={"break": "ar"}) for _ in range(2)]
     if request.param == "memory":
         app = create_app(Settings(once_per_id=True, api_keys=keys), fake_engine(backends[0]))
         with served(app) as client:

@@ -56,6 +56,7 @@ def logged(
 ) -> Iterator[tuple[httpx.Client, Log]]:
     """Serve a fake; give its log as an operator sees it, from debug upwards."""
     log, root = Log(), logging.getLogger()
+    speaking = speaking or FakeBackend(fail_at={"break": "ar", "unreadable": "text"})
     handler, level = logs.handler(form, log.stream), root.level
     root.addHandler(handler)
     root.setLevel(logging.DEBUG)
@@ -199,7 +200,7 @@ def test_no_header_of_an_answer_is_a_callers(toy_server: httpx.Client) -> None:
 
 
 def test_a_client_that_leaves_amid_the_sound_is_told_so() -> None:
-    speaking = FakeBackend(chunk_s=0.1)
+    speaking = FakeBackend(chunk_s=0.1, block={"wait": "ar"})
     with logged(speaking=speaking) as (client, log):
         speaking.let(2)
         body = {"input": "wait for ever", "response_format": "pcm"}

@@ -65,7 +65,7 @@ def test_the_largest_body_is_taken(client) -> None:
 
 
 def test_the_time_for_a_body_is_none_for_its_speech() -> None:
-    speaking = FakeBackend()
+    speaking = FakeBackend(block={"wait": "ar"})
     app = create_app(Settings(body_timeout_s=0.1), fake_engine(speaking))
     with served(app) as client, ThreadPoolExecutor(1) as asking:
         answer = asking.submit(client.post, "/tts", json={"input": "wait"})

@@ -151,7 +151,7 @@ def test_responses_of_a_websocket_are_counted() -> None:
 
 
 def test_a_key_has_only_so_much_in_work() -> None:
-    speaking = FakeBackend()
+    speaking = FakeBackend(block={"wait": "ar"})
     limits: dict[str, Any] = {"api_keys": KEYS, "max_concurrent_per_key": 1}
     with serving(speaking, **limits) as (client, _), ThreadPoolExecutor() as asking:
         wanted, headers = {"input": "wait"}, bearer(ALICE)
@@ -190,7 +190,7 @@ def test_a_response_of_a_websocket_is_work_until_it_ends(ending) -> None:
 
 @pytest.mark.parametrize("origin", ["https://bad.example", "null", "http://[", "file://"])
 def test_a_foreign_page_can_do_nothing(origin) -> None:
-    speaking = FakeBackend()
+    speaking = FakeBackend(block={"wait": "ar"})
     with serving(speaking, origins="https://good.example") as (client, _):
         began = len(speaking.spoken)
         answer = client.post("/tts", json={"input": "Hi."}, headers={"origin": origin})

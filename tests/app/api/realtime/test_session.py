@@ -78,29 +78,6 @@ def test_sentences_of_one_response_share_its_seed(toy_server) -> None:
         assert session.sound == drawn
 
 
-def test_cancelling_stops_at_the_next_frame_and_the_next_response_can_begin_at_once() -> None:
-    speaking = FakeBackend(chunk_s=0.1)
-    with serving(speaking) as (client, engine), live(client) as session:
-        name = session.create()
-        session.text("wait for me. And")
-        speaking.let(1)
-        session.until_sound()
-        session.send("response.cancel")
-        session.send("response.create")
-        done = session.until("response.done")
-        assert (done["response_id"], done["finish_reason"]) == (name, "cancelled")
-        assert done["codes_sha256"] is None
-        sent = len(session.sound)
-        session.until("response.created")
-        speaking.let(100)
-        until(lambda: engine.finished == {"cancelled": 1})
-        assert len(session.sound) == sent
-        assert speaking.frames_made[f"{name}.1"] <= 2
-        report = client.get(f"/v1/audio/speech/{name}").json()
-        assert (report["finish_reason"], report["error"]) == ("cancelled", None)
-        assert report["request"]["input"] == "wait for me. And"
-
-
 REFUSED = [
     ("{", None, "json_invalid"),
     ("[]", None, "dict_type"),
@@ -192,32 +169,6 @@ def test_a_response_without_text_is_an_error_and_done(fake, text) -> None:
     assert fake.seen[-2]["error"]["param"] == "text"
 
 
-def test_a_job_that_breaks_is_told_and_the_next_works(fake) -> None:
-    done = fake.say("Hello. break. More.")
-    assert done["finish_reason"] == "error"
-    error = fake.seen[-2]
-    assert (error["type"], error["error"]["code"]) == ("error", "generation_failed")
-    assert error["response_id"] == done["response_id"]
-    assert done["usage"]["output_tokens"] == len("Hello.")
-    assert fake.say("Hello.")["finish_reason"] == "stop"
-
-
-@pytest.mark.slow
-def test_a_client_that_reads_nothing_is_dropped_and_others_are_served() -> None:
-    speaking = FakeBackend(chunk_s=5.0)
-    with (
-        serving(speaking, stall_timeout_s=0.5) as (client, engine),
-        live(client, max_queue=1, compression=None) as session,
-    ):
-        session.create()
-        session.text("x" * 400)
-        session.end()
-        until(lambda: engine.finished == {"cancelled": 1})
-        assert client.post("/tts", json={"input": "next"}).status_code == 200
-        with pytest.raises(ConnectionClosed):
-            session.until("response.done")
-
-
 def test_a_session_where_nothing_happens_is_closed(impatient) -> None:
     with live(impatient) as session:
         session.create()
@@ -229,7 +180,7 @@ def test_a_session_where_nothing_happens_is_closed(impatient) -> None:
 
 @pytest.mark.slow
 def test_a_session_that_is_spoken_to_is_not_idle() -> None:
-    speaking = FakeBackend(chunk_s=0.1)
+    speaking = FakeBackend(chunk_s=0.1, block={"wait": "ar"})
     with serving(speaking, idle_timeout_s=0.2) as (client, _), live(client) as session:
         session.create()
         session.text("wait")

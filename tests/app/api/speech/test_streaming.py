@@ -5,12 +5,8 @@ That its sound is that of the whole is said by `test_ways`.
 
 import json
 import struct
-import threading
-import time
-from concurrent.futures import ThreadPoolExecutor
 from io import BytesIO
 
-import httpx
 import numpy as np
 import pytest
 import soundfile
@@ -53,7 +49,7 @@ def test_what_is_known_comes_before_the_sound_and_the_rest_by_the_id(toy_server)
 
 
 def test_the_first_chunk_is_sent_while_the_rest_is_not_made_yet():
-    speaking = FakeBackend(chunk_s=0.1)
+    speaking = FakeBackend(chunk_s=0.1, block={"wait": "ar"})
     with serving(speaking) as (client, _):
         speaking.let(1)
         with client.stream("POST", "/tts", json={"input": "wait", "stream": True}) as answer:
@@ -65,17 +61,9 @@ def test_the_first_chunk_is_sent_while_the_rest_is_not_made_yet():
         assert len(first) + len(rest) == WAV_HEAD_BYTES + 2 * 4 * 2400
 
 
-@pytest.mark.parametrize("stream", [False, True])
-def test_what_breaks_before_the_first_byte_is_a_proper_error(client, stream):
-    answer = client.post("/tts", json={"input": "break", "stream": stream})
-    assert (answer.status_code, answer.json()["error"]["code"]) == (500, "generation_failed")
-    report = report_of(client, answer)
-    assert (report["finish_reason"], report["error"]["code"]) == ("error", "generation_failed")
-
-
 def test_an_answer_that_fails_before_it_is_sent_leaves_no_job_behind(monkeypatch):
     monkeypatch.setattr(StreamedSpeech, "__call__", None)
-    speaking = FakeBackend(chunk_s=0.1)
+    speaking = FakeBackend(chunk_s=0.1, block={"wait": "ar"})
     with serving(speaking) as (client, engine):
         speaking.let(1)
         answer = client.post("/tts", json={"input": "wait for me", "stream": True})
@@ -91,29 +79,6 @@ def test_a_client_that_takes_its_time_gets_everything():
             until(lambda: any(one.reader.paused_s for one in engine._queue.running))
             assert sum(map(len, answer.iter_raw())) == WAV_HEAD_BYTES + 2 * 24_000 * 5 * len(text)
         assert engine.finished == {"stop": 1}
-
-
-@pytest.mark.slow
-def test_clients_that_drop_at_random_leave_nothing_behind():
-    speaking = FakeBackend(chunk_s=0.05)
-    threads = threading.active_count()
-    with serving(speaking) as (client, engine):
-
-        def drop(after: int) -> None:
-            with httpx.Client(base_url=client.base_url) as one:
-                body = {"input": "x" * 30, "stream": True}
-                with one.stream("POST", "/tts", json=body) as answer:
-                    chunks = answer.iter_raw()
-                    for _ in range(min(after, 3) if answer.status_code == 200 else 0):
-                        next(chunks)
-
-        with ThreadPoolExecutor(20) as droppers:
-            for number in range(20):
-                droppers.submit(drop, number % 5)
-                time.sleep(0.01)
-        until(lambda: not engine.status.running and not engine.status.queued)
-        assert client.post("/tts", json={"input": "next"}).status_code == 200
-    until(lambda: threading.active_count() <= threads)  # those of the pool end in their own time
 
 
 @pytest.mark.slow

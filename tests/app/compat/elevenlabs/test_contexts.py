@@ -12,7 +12,6 @@ from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import ClientConnection, connect
 
 from tests.app.tools.live_client import keep_on, refused, serving, url_of
-from tests.app.tools.serving import until
 from tests.fakes import FakeBackend
 
 MULTI = "multi-stream-input?output_format=pcm_24000&auto_mode=true"
@@ -93,24 +92,8 @@ def test_a_sentence_is_spoken_at_once_in_auto_mode_and_after_the_next_letter_oth
         assert received(socket)["audio"]
 
 
-def test_closing_a_context_without_a_flush_stops_it_at_the_next_frame() -> None:
-    speaking = FakeBackend(0.1)
-    with serving(speaking) as (client, engine), opened(client) as socket:
-        send(socket, text="wait for me to end. ", context_id="a")
-        speaking.let(1)
-        assert received(socket)["audio"]
-        send(socket, context_id="a", close_context=True)
-        assert received(socket) == {"audio": None, "isFinal": True, "contextId": "a"}
-        send(socket, text="Then. ", context_id="b")
-        send(socket, context_id="b", flush=True)
-        send(socket, context_id="b", close_context=True)
-        assert len(spoken(socket)["b"]) == 2 * 2400 * len("Then.")
-        speaking.let(100)
-        until(lambda: engine.finished == {"cancelled": 1, "stop": 1})
-
-
 def test_a_flushed_context_is_spoken_to_its_end_and_closed_again_it_is_not() -> None:
-    speaking = FakeBackend(0.1)
+    speaking = FakeBackend(0.1, block={"wait": "ar"})
     with serving(speaking) as (client, _), opened(client) as socket:
         send(socket, text="wait", context_id="a", flush=True)
         send(socket, context_id="a", close_context=True)

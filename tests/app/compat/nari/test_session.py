@@ -75,13 +75,6 @@ def test_a_text_in_words_is_spoken_once_and_the_socket_closed(started: ClientCon
     assert started.close_code == 1000
 
 
-def test_a_response_that_is_cancelled_ends_and_closes(started: ClientConnection) -> None:
-    send(started, "input_text.append", sequence=0, text="Hello ")
-    send(started, "response.cancel")
-    assert rest(started)[-1]["stop_reason"] == "cancelled"  # type: ignore[call-overload]
-    assert started.close_code == 1000
-
-
 @pytest.mark.parametrize(
     "fields",
     [

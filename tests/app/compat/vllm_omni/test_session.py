@@ -134,17 +134,6 @@ def test_what_is_refused_later_leaves_the_session_as_it_was(
     assert say(socket, "Hi.")[0][0]["format"] == "pcm"
 
 
-def test_a_text_that_fails_is_told_and_the_next_is_spoken(socket) -> None:
-    messages, _ = say(socket, "break it.", response_format="pcm", stream_audio=True)
-    assert [one["type"] for one in messages if one["type"] != "audio.start"] == [
-        "error",
-        "audio.done",
-        "session.done",
-    ]
-    assert messages[-2]["error"] is True
-    assert say(socket, "Hi.")[0][-2]["error"] is False
-
-
 def test_our_own_protocol_is_spoken_where_their_word_is_in_a_text(streaming) -> None:
     with live(streaming) as session:
         assert session.say("A session.config is JSON.")["finish_reason"] == "stop"

@@ -10,7 +10,6 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 import httpx
-import psutil
 import pytest
 
 from tests.app.tools.live_client import keep_on, refused, serving
@@ -241,13 +240,3 @@ def test_stopping_closes_the_connections(sent) -> None:
             assert peer.next() is None
         gc.collect()
     assert [str(one.message) for one in told if one.category is ResourceWarning] == []
-
-
-@pytest.mark.slow
-def test_a_client_that_reads_nothing_is_dropped_with_what_is_unread() -> None:
-    with wyoming(FakeBackend(5.0), stall_timeout_s=0.5) as (port, client):
-        peer = Peer(port)
-        peer.socket.sendall(event("synthesize", text="x" * 400))
-        until(lambda: 'tts_jobs_total{reason="cancelled"} 1' in client.get("/metrics").text)
-        here = peer.socket.getsockname()
-        until(lambda: not any(one.raddr == here for one in psutil.Process().net_connections()))

@@ -153,12 +153,6 @@ def test_a_streamed_text_that_fails_ends_its_sound_and_is_not_spoken_again(port,
     ]
 
 
-def test_a_text_after_one_that_failed_is_spoken(port) -> None:
-    failed = Synthesize("Hi.", NOBODY).event()
-    came = talk(port, failed, Synthesize("Hi.", VOICE).event(), until="none", past="audio-chunk")
-    assert [one.type for one in came[:3]] == ["error", "audio-stop", "audio-start"]
-
-
 @pytest.mark.parametrize("text", ["abc", None])
 def test_a_ping_has_its_pong(port, text) -> None:
     (pong,) = talk(port, Ping(text).event(), until="pong")

@@ -1,8 +1,9 @@
 """The table of requests, what samples them on a toy, and what each of them has alone."""
 
 import random
-from collections.abc import Sequence
-from dataclasses import replace
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any
 
@@ -92,7 +93,11 @@ def alone(model: Valle, one: UtteranceSpec) -> SequenceOrGroup:
     return group
 
 
-def outcome(group: SequenceOrGroup, columns: Sequence[str] = ()) -> tuple[Any, ...]:
+ArRequest = UtteranceSpec | Sequence[UtteranceSpec]
+Outcome = tuple[Any, ...]
+
+
+def outcome(group: SequenceOrGroup, columns: Sequence[str] = ()) -> Outcome:
     """What came of a request; of its trace the named columns, or all."""
     trace = group.trace or {}
     read = {name: trace[name].tobytes() for name in (columns or trace) if trace}
@@ -100,35 +105,70 @@ def outcome(group: SequenceOrGroup, columns: Sequence[str] = ()) -> tuple[Any, .
     return (
         group.ar_codes().tolist(), group.finish_reason, group.backtracks,
         [(take.frames, take.finish_reason, take.kept) for take in group.ranked], read, memory,
+        list(getattr(group, "growths", ())),
     )  # fmt: skip
 
 
-def sampled(batch: ArBatch, inputs: Sequence[UtteranceSpec], seed: int) -> list[SequenceOrGroup]:
-    """Sample all, as rows are free, with pauses, and some that leave before their end.
+@dataclass
+class ArRequests:
+    """Level 0 of requests in one batch; a stage of `tests.alone_among`.
 
-    No frame that was final is ever another.
+    A request is an utterance, or the versions of one whose text grows.
+
+    Args:
+        alone_in: What makes the batch that a request is alone in; `ArBatch.single` without.
+        columns: What of a trace is compared; all without.
     """
-    final: dict[SequenceOrGroup, list[int]] = {}
-    chance, waiting = random.Random(seed), list(inputs)
-    groups, leaving, paused = list[SequenceOrGroup](), list[SequenceOrGroup](), set[Any]()
-    while waiting or any(group.finish_reason is None for group in groups):
-        while waiting and batch.free_rows >= 6 and chance.random() < 0.7:
-            groups.append(batch.admit(waiting.pop(0)))
-            other = inputs[chance.randrange(len(inputs))]
-            if batch.free_rows >= rows_needed(other.params) and chance.random() < 0.2:
-                leaving.append(batch.admit(other))
-        for group in groups:
-            if group.finish_reason is None and chance.random() < 0.1:
-                paused ^= {group}
-        batch.step([group for group in (*groups, *leaving) if group not in paused])
-        if leaving and chance.random() < 0.3:
-            batch.cancel(leaving.pop(0))
-        for group in groups:
-            before, final[group] = final.get(group, []), group.ar_codes(0, group.final).tolist()
-            assert final[group][: len(before)] == before
-    for group in leaving:
-        batch.cancel(group)
-    return groups
+
+    batch: ArBatch
+    alone_in: Callable[[], ArBatch] | None = None
+    columns: Sequence[str] = ()
+    final: dict[SequenceOrGroup, list[int]] = field(default_factory=dict)
+
+    def has_room(self, request: ArRequest) -> bool:
+        return self.batch.free_rows >= rows_needed(versions_of(request)[0].params)
+
+    def begin(self, request: ArRequest) -> SequenceOrGroup:
+        return admit(self.batch, request)
+
+    def step(self, running: Sequence[SequenceOrGroup]) -> None:
+        """Sample a frame of each, or as many as a look has; what was final stays what it was."""
+        self.batch.step(running)
+        for group in running:
+            before = self.final.get(group, [])
+            self.final[group] = group.ar_codes(0, group.final).tolist()
+            assert self.final[group][: len(before)] == before
+
+    def is_over(self, running: SequenceOrGroup) -> bool:
+        return running.finish_reason is not None
+
+    def leave(self, running: SequenceOrGroup) -> None:
+        self.batch.cancel(running)
+
+    def outcome(self, running: SequenceOrGroup) -> Outcome:
+        return outcome(running, self.columns)
+
+    def error(self, running: SequenceOrGroup) -> Exception | None:
+        return running.error
+
+    def alone(self, request: ArRequest) -> Outcome:
+        model, first = self.batch._batch.model, versions_of(request)[0]
+        own = self.alone_in() if self.alone_in else ArBatch.single(model, PrefixCache(model), first)
+        group = admit(own, request)
+        finish(own, group)
+        return outcome(group, self.columns)
+
+    def assert_same(self, found: Outcome, expected: Outcome) -> None:
+        assert found == expected
+
+
+def versions_of(request: ArRequest) -> Sequence[UtteranceSpec]:
+    return [request] if isinstance(request, UtteranceSpec) else request
+
+
+def admit(batch: ArBatch, request: ArRequest) -> SequenceOrGroup:
+    first, *later = versions_of(request)
+    return batch.admit(first, later=deque(later)) if later else batch.admit(first)
 
 
 def assert_as_alone(model: Valle, *groups: SequenceOrGroup) -> None:

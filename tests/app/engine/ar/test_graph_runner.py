@@ -17,8 +17,7 @@ from app.engine.ar.graph_runner import GraphRunner
 from app.engine.ar.model_runner import ArModelRunner
 from app.engine.ar.row_pages import RowPages
 from app.engine.ar.stage import ArBatch
-from gpu.graphs import Capture, GraphCapturer, eager
-from gpu.kernels import FUSED, TORCH
+from gpu.graphs import GraphCapturer, eager
 from gpu.transfers import Download
 from models.cuda.kernels import operators
 from models.stack.paged_cache import PagedCache, PagePool
@@ -26,21 +25,21 @@ from models.valle import Valle
 from samplers.ar.state import HostColumn, SlotTable
 from samplers.cuda import operators as sampling
 from samplers.knobs.params import SamplingParams
+from tests.alone_among.harness import Schedule, among
 from tests.app.engine.ar.requests import (
     KINDS,
     PAGES,
+    ArRequests,
     alone,
     finish,
     outcome,
     request,
     runner,
-    sampled,
 )
 from tests.capture.faults import Fault
 from tests.capture.tape import Tape
 from tests.capture.watch import NotCaptureSafe, Watch
 from tests.models.cuda.kernels.cases import launched
-from tests.samplers.ar.rows import EVERY
 
 CPU, SLOTS, FLOAT = torch.device("cpu"), 8, torch.float32
 LONG = SamplingParams(min_frames=100, seed=0)
@@ -66,45 +65,18 @@ def pool_of(one: ArBatch) -> PagePool:
 def outcomes(one: ArBatch, numbers: Sequence[int], seed: int) -> list[tuple[Any, ...]]:
     """What requests of these numbers come to that join, pause, leave and go back."""
     inputs = [request(one._batch.model, number) for number in numbers]
-    return [outcome(group, READ) for group in sampled(one, inputs, seed)]
+    return among(ArRequests(one, columns=READ), inputs, Schedule(seed))
 
 
 @pytest.fixture(scope="module")
 def sampled_alone(model: Valle) -> Callable[..., tuple[Any, ...]]:
-    """What a request of a number samples alone: over slots, in 8 bits over pages."""
+    """What a request of a number samples alone over slots."""
 
     @cache
-    def sampled_alone(number: int, dtype: torch.dtype = FLOAT) -> tuple[Any, ...]:
-        one = runner(model, eager if dtype == torch.int8 else None, SLOTS, dtype=dtype)
-        return outcomes(one, [number], 0)[0]
+    def sampled_alone(number: int) -> tuple[Any, ...]:
+        return outcomes(runner(model, None, SLOTS), [number], 0)[0]
 
     return sampled_alone
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("numbers", "capture", "kernels", "dtype"),
-    [
-        pytest.param(range(KINDS), eager, FUSED, FLOAT, id="called, fused"),
-        pytest.param(range(KINDS), eager, TORCH, FLOAT, id="called, operators"),
-        pytest.param(range(KINDS), None, TORCH, FLOAT, id="played, operators"),
-        pytest.param(range(2 * KINDS), None, FUSED, FLOAT, id="played, fused"),
-        # Plain, guided, penalised, mirostat, entropix and traced; a search, and one that branches.
-        ((0, 3, 4, 12, 16, 9, 17, 23, 25), None, FUSED, FLOAT),
-        (range(8), eager, FUSED, torch.int8),
-        (range(8), None, FUSED, torch.int8),
-    ],
-)
-def test_requests_that_join_pause_leave_and_go_back_are_drawn_as_alone_over_slots(
-    model, sampled_alone, numbers, capture: Capture | None, kernels, dtype, monkeypatch
-) -> None:
-    monkeypatch.setattr(model.transformer, "kernels", kernels)
-    found = outcomes(runner(model, capture or Tape().capture, SLOTS, dtype=dtype), numbers, 1)
-    for number, one in zip(numbers, found, strict=True):
-        assert one == sampled_alone(number, dtype), EVERY[number % KINDS]
-    if len(numbers) >= KINDS:
-        assert sum(len(backtracks) for _, _, backtracks, *_ in found) > 2
-        assert {reason for _, reason, *_ in found} >= {"stop", "length"}
 
 
 @pytest.mark.slow
@@ -129,7 +101,9 @@ def test_kernels_in_the_interpreter_put_together_draw_as_over_slots(model, monke
 @pytest.mark.parametrize("number", [0, 9, 17])
 def test_what_a_later_take_goes_on_from_is_kept_as_over_slots(model, number) -> None:
     batches = runner(model, eager, 6), runner(model, None, 6)
-    (group,), (other,) = (sampled(one, [request(model, number)], 0) for one in batches)
+    group, other = (one.admit(request(model, number)) for one in batches)
+    for one in batches:
+        finish(one)
     assert (group.memory is None) == (other.memory is None) == (number == 0)
     if group.memory is not None and other.memory is not None:
         np.testing.assert_allclose(group.memory.mu, other.memory.mu, atol=1e-4)
@@ -242,20 +216,6 @@ def test_a_row_has_the_pages_that_it_has_grown_into_and_shares_its_voice(model) 
         assert not {*first[1:]} & {*other[1:]}
     assert pool.pages - pool.free == 2
     assert (feed.places.pages == pool.padding).all()
-
-
-def test_an_utterance_that_finds_no_page_fails_alone(model) -> None:
-    first, second = (request(model, number, params=LONG, max_frames=100) for number in (1, 2))
-    one = runner(model, eager, 6, pages=3)
-    groups = [one.admit(each) for each in (first, second)]
-    finish(one, *groups)
-    (expected,) = sampled(runner(model), [first], 0)
-    assert outcome(groups[0], READ) == outcome(expected, READ)
-    assert groups[1].finish_reason == "error"
-    assert "keys and values" in str(groups[1].error)
-    assert 40 < len(groups[1]) < 64
-    assert one.free_rows == 6
-    assert pool_of(one).free == 3
 
 
 FAULTS = {

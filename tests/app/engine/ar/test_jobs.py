@@ -14,7 +14,6 @@ from app.engine.ar.sequence_group import SequenceOrGroup
 from app.engine.ar.stage import MAX_PREFILLS, ArBatch, ArStage
 from app.engine.backend.synthesizer import Synthesizer
 from app.engine.core import Plan, SpeechJob, SpeechPart, SpeechResult
-from app.engine.errors import GenerationFailed
 from app.engine.growing import JobChain
 from app.engine.messages import ArMessage, UtteranceDone
 from app.engine.utterance import UtteranceSpec
@@ -78,31 +77,6 @@ def finished(synthesizer: Synthesizer, plan: Plan) -> list[ArMessage]:
     return items
 
 
-def alone(synthesizer: Synthesizer, plan: Plan) -> list[int]:
-    return codes(finished(synthesizer, plan))
-
-
-def test_jobs_that_join_pause_and_leave_have_the_codes_that_they_have_alone(synthesizer):
-    plans = [plan(synthesizer, number) for number in range(4)]
-    plans[1] = plan(synthesizer, 1, cfg_strength=2.0)
-    with closing(synthesizer.ar.batch(8)) as batch:
-        begun = [begin(batch, one) for one in plans[:2]]
-        for _ in range(7):
-            batch.step([job for job, _ in begun])
-        begun += [begin(batch, one) for one in plans[2:]]
-        jobs = [job for job, _ in begun]
-        batch.step(jobs)
-        for _ in range(5):
-            batch.step(jobs[1:])  # the first waits
-        left, _ = begin(batch, plan(synthesizer, 9, cfg_strength=2.0))
-        batch.step([*jobs, left])
-        free = batch._shared.free_rows
-        batch.end(left)
-        assert (left.over, batch._shared.free_rows) == (True, free + left.plan.rows)
-        finish(batch, *jobs)
-    assert [codes(items) for _, items in begun] == [alone(synthesizer, one) for one in plans]
-
-
 def test_final_frames_are_handed_on_once_in_whole_blocks_and_none_that_is_rewound(synthesizer):
     eager = {"backtrack": True, "backtrack_min_repeats": 2, "backtrack_min_frames": 2}
     knobs = eager | {"backtrack_window": 8, "temperature": 0.3}
@@ -130,31 +104,16 @@ def test_a_few_utterances_are_prefilled_between_two_steps(synthesizer):
         assert all(job.utterance is not None for job in jobs)
 
 
-def test_a_prefill_that_fails_ends_its_own_job_alone_and_a_lost_device_none(
-    synthesizer, monkeypatch
-):
-    real = ArBatch.admit
-    error: RuntimeError = torch.OutOfMemoryError("no room on purpose")
-
-    def admit(runner, inputs, *prefixes):
-        if inputs.seed == 1:
-            raise error
-        return real(runner, inputs, *prefixes)
+def test_a_device_that_is_lost_in_a_prefill_ends_the_batch_and_no_job(synthesizer, monkeypatch):
+    def admit(*_: object) -> None:
+        raise torch.AcceleratorError("CUDA error, on purpose")
 
     monkeypatch.setattr(ArBatch, "admit", admit)
-    plans = [plan(synthesizer, number) for number in range(3)]
     with closing(synthesizer.ar.batch(8)) as batch:
-        begun = [begin(batch, one) for one in plans]
-        finish(batch, *(job for job, _ in begun))
-        errors = [job.error for job, _ in begun]
-        error = torch.AcceleratorError("CUDA error, on purpose")
-        job, _ = begin(batch, plans[1])
+        job, _ = begin(batch, plan(synthesizer, 1))
         with pytest.raises(torch.AcceleratorError):
             batch.step([job])
         assert job.error is None
-    assert isinstance(errors[1], GenerationFailed)
-    assert errors[::2] == [None, None]
-    assert codes(begun[2][1]) == alone(synthesizer, plans[2])
 
 
 def test_a_pause_between_two_sentences_took_no_seconds_of_steps(synthesizer):

@@ -1,4 +1,4 @@
-"""Many utterances together: each has the codes that it has alone, whichever join and leave."""
+"""Utterances in one batch: their rows, their traces, and what is no number."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -10,10 +10,7 @@ import torch
 
 from app.engine.ar.eager_runner import EagerRunner
 from app.engine.ar.stage import ArBatch
-from app.engine.backend.synthesizer import Synthesizer
-from app.engine.results import STOPPED
 from app.engine.utterance import UtteranceSpec
-from app.settings import BUILTIN_MODEL
 from models.int8.cache import Int8Cache
 from models.stack.attention import attention_statistics
 from models.stack.cache import KVCache
@@ -31,32 +28,13 @@ from tests.app.engine.ar.requests import (
     finish,
     request,
     runner,
-    sampled,
 )
-from tests.app.tools.serving import settings_of
 
 
 def unending(model: Valle, number: int, max_frames: int = 40) -> UtteranceSpec:
     """A request that does not sample the stop; traced."""
     one = request(model, number, kept=None, max_frames=max_frames, trace=True)
     return replace(one, params=one.params.model_copy(update={"ban_tokens": (512,)}))
-
-
-@pytest.mark.parametrize(
-    "seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2))]
-)
-@pytest.mark.parametrize("trace", [True, False], ids=["traced", "untraced"])
-def test_all_kinds_that_join_late_pause_and_see_neighbours_leave_are_as_each_alone(
-    model, seed, trace
-) -> None:
-    batch, numbers = runner(model, slots=12), range(seed * KINDS, (seed + 1) * KINDS)
-    groups = sampled(batch, [request(model, number, trace=trace) for number in numbers], seed)
-    assert_as_alone(model, *groups)
-    reasons = {group.finish_reason for group in groups}
-    assert "length" in reasons
-    assert reasons & STOPPED
-    assert seed or any(group.backtracks for group in groups)  # others may have none
-    assert batch.free_rows == 12
 
 
 @pytest.mark.parametrize("number", range(KINDS))
@@ -190,11 +168,3 @@ def test_the_model_is_asked_how_it_attends_only_for_those_who_want_it(model, mon
     assert asked == [1]
     assert plain.trace is not None
     assert np.isnan(plain.trace["attention_strength"]).all()
-
-
-@pytest.mark.slow
-@pytest.mark.weights
-@pytest.mark.parametrize("weights", ["float32", "int8"])
-def test_the_built_in_model_gives_each_the_codes_that_it_has_alone(weights) -> None:
-    options = settings_of(BUILTIN_MODEL, weights=weights, max_text_chars=99)
-    assert Synthesizer.load(options).checks.check_deterministic()

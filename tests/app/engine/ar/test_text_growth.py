@@ -1,10 +1,8 @@
 """A text that grows while it is spoken: frames are drawn from the words that they may know."""
 
-import random
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -13,53 +11,11 @@ from app.engine.ar.sequence import ArSequence
 from app.engine.ar.stage import ArBatch
 from app.engine.results import UtteranceResult
 from app.engine.utterance import UtteranceSpec
-from gpu.graphs import Capture, eager
+from gpu.graphs import Capture
 from models.valle import Valle
 from samplers.ar.backtrack import Backtrack
-from tests.app.engine.ar.requests import ROOM, finish, request, runner
-from tests.capture.tape import Tape
-from tests.samplers.ar.rows import GUIDED, STUCK
-
-WORDS, MOST = 7, 40
-NUMBERS = range(14)
-CASES: Sequence[dict[str, Any]] = (
-    {},
-    GUIDED,
-    {"temperature": 0.25, **STUCK},
-    {"repetition_penalty": 1.3, "backtrack_repeat_frames": 2, **STUCK, **GUIDED},
-    {"mirostat_mode": 2, "mirostat_tau": 1.5},
-    {"dry_multiplier": 1.0, **STUCK},
-    {"prompt_as_prefix": True, "penalty_includes_prompt": True, "repetition_penalty": 1.2},
-)
-
-
-def versions(model: Valle, number: int, others: int = 0, lookahead: int = 0) -> list[UtteranceSpec]:
-    """What is known of a text of words with more and more of them.
-
-    Each word reads otherwise while it is the last one. ``others`` has it end in other words.
-    """
-    sample = random.Random(number)
-    words = [[sample.randint(10, 20) for _ in range(sample.randint(1, 3))] for _ in range(WORDS)]
-    for at in range(WORDS - others, WORDS):
-        words[at] = [21] * (1 + others)
-    knobs = {"text_lookahead_words": lookahead or 1 + number % 3, "temperature": 1.0}
-    knobs |= CASES[number % len(CASES)] | {"seed": number}
-    base = request(model, 5 * number + 1, context=(), kept=None, trace=False)
-    params = base.params.__class__.model_validate(knobs)
-    found = []
-    for count in range(params.text_lookahead_words + 1, WORDS + 1):
-        whole = count == WORDS
-        known = [*words[: count - 1], words[count - 1] if whole else [22, 22]]
-        begins = np.cumsum([1, *map(len, known)])[:-1].tolist()
-        ids = [1, *(symbol for word in known for symbol in word), 2]
-        frames = 30 + len(ids) // 2
-        found.append(
-            replace(
-                base, phoneme_ids=ids, params=params, begins=begins, whole=whole,
-                max_frames=frames, spare=MOST + 60 - len(ids) - frames,
-            )
-        )  # fmt: skip
-    return found
+from tests.app.engine.ar.growing_texts import CASES, NUMBERS, versions
+from tests.app.engine.ar.requests import ROOM, finish, runner
 
 
 def begun(batch: ArBatch, texts: Sequence[UtteranceSpec]) -> ArSequence:
@@ -97,29 +53,6 @@ def test_texts_grow_to_their_ends_and_no_utterance_stops_before(model, each_alon
         assert len(codes) <= texts[len(growths)].max_frames
     assert found >= 2 * len(NUMBERS)
     assert any(backtracks for *_, backtracks in each_alone)
-
-
-def test_beside_others_with_pauses_a_growing_text_is_drawn_as_alone(model, each_alone) -> None:
-    batch, chance = runner(model), random.Random(1)
-    plain = [batch.admit(request(model, number, trace=False)) for number in (0, 4)]
-    growing = [begun(batch, versions(model, number)) for number in NUMBERS]
-    running = [*plain, *growing]
-    while any(one.finish_reason is None for one in running):
-        batch.step([one for one in running if chance.random() < 0.7])
-    assert [outcome(one) for one in growing] == each_alone
-    assert batch.free_rows == 30
-
-
-@pytest.mark.usefixtures("sorted_as_on_a_gpu")
-@pytest.mark.parametrize("captured", [False, pytest.param(True, marks=pytest.mark.slow)])
-def test_over_pages_a_look_behind_a_growing_text_is_drawn_as_over_slots(
-    float_model, captured
-) -> None:
-    batch = runner(float_model, Tape().capture if captured else eager, 30, pages=250)
-    growing = [begun(batch, versions(float_model, number)) for number in NUMBERS]
-    finish(batch)
-    expected = [alone(float_model, versions(float_model, number)) for number in NUMBERS]
-    assert [outcome(one) for one in growing] == expected
 
 
 @pytest.mark.parametrize("others", [0, 1, 2])

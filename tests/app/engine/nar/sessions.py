@@ -2,7 +2,7 @@
 
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any
 
@@ -11,6 +11,8 @@ import torch
 from torch import Tensor
 
 from app.engine.core import AudioChunk
+from app.engine.memory import make_pool
+from app.engine.nar.graph_runner import ChunkSizes, NarGraphRunner
 from app.engine.nar.stage import NarStage
 from app.engine.nar.utterance_decoder import UtteranceDecoder
 from app.engine.results import Samples
@@ -20,6 +22,7 @@ from models.checkpoints.sources import SpeechModel
 from models.codecs.vocos import Vocos
 from models.config import VocosConfig
 from models.prefix_cache import VoiceKey
+from models.stack.paged_cache import OutOfPages, PagePool
 from models.valle import Valle
 from samplers.knobs.params import SamplingParams
 from tests.app.engine.decoding import spoken
@@ -92,13 +95,14 @@ def decoded_at_once(stream: UtteranceDecoder, ar_codes: Tensor) -> list[AudioChu
     return list(stream)
 
 
-def alone(
-    speech: SpeechModel, number: int, knobs: dict[str, Any] | None = None
-) -> tuple[Tensor, Samples]:
-    """Return codes and samples of an utterance that is decoded operator by operator."""
-    own = NarStage(speech).begin(utterance(number, knobs))
-    decoded = decoded_at_once(own, codes_of(number, length_of(number)))
-    return codes_in(decoded), heard(decoded)
+SIZES = ChunkSizes(rows=(5,), columns=256, streams=9)
+
+
+def decoder_of(speech: SpeechModel, capture: Callable[..., Replay]) -> NarStage:
+    def captured(speech: SpeechModel, pool: PagePool) -> NarGraphRunner:
+        return NarGraphRunner(speech, pool, capture, SIZES)
+
+    return NarStage(speech, lambda: make_pool(speech.model, 4 << 20), captured)
 
 
 def masked(speech: SpeechModel, mask: str, **changes: Any) -> SpeechModel:
@@ -116,52 +120,91 @@ def with_vocos(speech: SpeechModel) -> SpeechModel:
     return replace(speech, vocos=vocos.requires_grad_(False).to(speech.model.separator.device))
 
 
-def together(
-    decoder: NarStage, numbers: Sequence[int], seed: int
-) -> tuple[dict[int, tuple[Tensor, Samples]], list[int]]:
-    """Decode utterances, at most eight at once; now and then one more begins and leaves.
+@dataclass(eq=False)
+class Decoding:
+    """An utterance that is decoded: its frames that have not come yet, and what it has become."""
 
-    Returns what each became, and how many chunks were made at once.
+    stream: UtteranceDecoder | None  # None at the end: it holds pages
+    ar_codes: Tensor
+    decoded: list[AudioChunk] = field(default_factory=list)
+    error: Exception | None = None
+
+
+@dataclass
+class Decoded:
+    """Utterances by their numbers, decoded to sound; a stage of `tests.alone_among`.
+
+    Args:
+        single: What an utterance is decoded by where it is alone: operator by operator.
+        close: How near samples are, beside the loudest.
+        most: So many are decoded at once.
+        made: How many chunks were made together, each time.
     """
-    waiting, chance, made = list(numbers), random.Random(seed), list[int]()
-    running: dict[int, tuple[UtteranceDecoder, Tensor, list[AudioChunk]]] = {}
-    sounds: dict[int, tuple[Tensor, Samples]] = {}
-    while waiting or running:
-        while waiting and len(running) < 8 and chance.random() < 0.7:
-            number = waiting.pop(0)
-            stream = decoder.begin(utterance(number))
-            running[number] = stream, codes_of(number, length_of(number)), []
-            if chance.random() < 0.2:
-                left = decoder.begin(utterance(chance.choice(numbers)))
-                left.feed(codes_of(99, 20), False)
-                list(left)
-                left.close()
-        for number, (stream, ar_codes, decoded) in [*running.items()]:
-            if chance.random() < 0.7:  # frames come while chunks wait
-                count = chance.randint(1, 20)
-                stream.feed(ar_codes[:count], len(ar_codes) <= count)
-                running[number] = stream, ar_codes[count:], decoded
-                if len(ar_codes) <= count:
-                    others = [other for other, *_ in running.values() if other is not stream]
-                    made.append(len(decoder.make_together([stream, *others])))
-                    decoded += stream
-                    sounds[number] = codes_in(decoded), heard(decoded)
-                    del running[number]
-        streams = [stream for stream, *_ in running.values() if stream.chunk is not None]
-        chance.shuffle(streams)
-        if streams and chance.random() < 0.25:
-            made.append(len(decoder.make_together(streams)))
-        for stream, _, decoded in running.values():
-            if chance.random() < 0.1:
-                decoded += islice(stream, 1)
-    return sounds, made
+
+    decoder: NarStage
+    single: NarStage
+    close: float = CLOSE
+    most: int = 8
+    running: int = 0
+    made: list[int] = field(default_factory=list)
+    chance: random.Random = field(default_factory=lambda: random.Random(1))
+
+    def has_room(self, request: int) -> bool:
+        return self.running < self.most
+
+    def begin(self, request: int) -> Decoding:
+        self.running += 1
+        ar_codes = codes_of(request, length_of(request))
+        return Decoding(self.decoder.begin(utterance(request)), ar_codes)
+
+    def step(self, running: Sequence[Decoding]) -> None:
+        """Feed some frames to some; make a chunk of some by themselves, of others together."""
+        streams = {one: one.stream for one in running if one.stream is not None}
+        for one, stream in streams.items():
+            if self.chance.random() < 0.7:  # frames come while chunks wait
+                count = self.chance.randint(1, 20)
+                frames, one.ar_codes = one.ar_codes[:count], one.ar_codes[count:]
+                stream.feed(frames, not len(one.ar_codes))
+        ended = [one for one in streams if not len(one.ar_codes)]
+        waiting = [one for one in streams if one not in ended and streams[one].chunk is not None]
+        self.chance.shuffle(waiting)
+        if ended or (waiting and self.chance.random() < 0.25):
+            made = self.decoder.make_together([streams[one] for one in (*ended, *waiting)])
+            self.made.append(len(made))
+        for one, stream in streams.items():
+            if one in ended or self.chance.random() < 0.1:
+                try:
+                    one.decoded += stream if one in ended else islice(stream, 1)
+                except OutOfPages as error:
+                    one.error = error
+            if one in ended or one.error:
+                self.leave(one)
+
+    def is_over(self, running: Decoding) -> bool:
+        return running.stream is None
+
+    def leave(self, running: Decoding) -> None:
+        if running.stream is not None:
+            self.running -= 1
+            running.stream.close()
+            running.stream = None
+
+    def outcome(self, running: Decoding) -> tuple[Tensor, Samples]:
+        return codes_in(running.decoded), heard(running.decoded)
+
+    def error(self, running: Decoding) -> Exception | None:
+        return running.error
+
+    def alone(self, request: int) -> tuple[Tensor, Samples]:
+        stream = self.single.begin(utterance(request))
+        decoded = decoded_at_once(stream, codes_of(request, length_of(request)))
+        return codes_in(decoded), heard(decoded)
+
+    def assert_same(self, found: tuple[Tensor, Samples], expected: tuple[Tensor, Samples]) -> None:
+        assert torch.equal(found[0], expected[0])
+        assert_close(found[1], expected[1], self.close)
 
 
-def assert_as_alone(
-    speech: SpeechModel, sounds: dict[int, tuple[Tensor, Samples]], close: float = CLOSE
-) -> None:
-    for number, (codes, samples) in sounds.items():
-        expected, sound = alone(speech, number)
-        assert torch.equal(codes, expected), (number, utterance(number).params)
-        assert samples.shape == sound.shape
-        assert np.abs(samples - sound).max(initial=0) <= close * np.abs(sound).max(initial=1)
+def assert_close(samples: Samples, expected: Samples, close: float = CLOSE) -> None:
+    assert samples.shape == expected.shape
+    assert np.abs(samples - expected).max(initial=0) <= close * np.abs(expected).max(initial=1)

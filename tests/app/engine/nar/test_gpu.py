@@ -11,7 +11,8 @@ from app.engine.nar.stage import NarStage
 from gpu.graphs import GraphCapturer
 from gpu.library import set_up
 from models.checkpoints.sources import open_speech_model
-from tests.app.engine.nar.sessions import assert_as_alone, together, with_vocos
+from tests.alone_among.harness import Schedule, alone_equals_among
+from tests.app.engine.nar.sessions import Decoded, with_vocos
 from tests.toy.make_toy import make
 
 pytestmark = [
@@ -35,6 +36,6 @@ def test_codes_and_samples_in_float32_are_those_of_a_cpu(tmp_path: Path, has_voc
         lambda speech, pool: NarGraphRunner(speech, pool, GraphCapturer(GPU).capture),
     )
     decoder.warm_up()
-    sounds, made = together(decoder, range(20), 1)
-    assert max(made) >= 4
-    assert_as_alone(plain, sounds, 1e-3)
+    stage = Decoded(decoder, NarStage(plain), close=1e-3)
+    alone_equals_among(stage, range(20), Schedule(1, pauses=0.0))
+    assert max(stage.made) >= 4

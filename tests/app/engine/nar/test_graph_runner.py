@@ -1,10 +1,9 @@
-"""Chunks that are made together have the codes and samples of utterances by themselves.
+"""A graph of chunks: what it waits for and holds, and that it makes what operators make.
 
 What is replayed here comes from a tape, so that nothing of the host can be baked in unseen.
 """
 
 import gc
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -15,30 +14,28 @@ import torch
 from torch import Tensor
 
 from app.engine.core import AudioChunk
-from app.engine.memory import make_pool
-from app.engine.nar.graph_runner import ChunkSizes, NarGraphRunner
+from app.engine.nar.graph_runner import NarGraphRunner
 from app.engine.nar.stage import NarStage
 from app.engine.nar.state import sample_chunk
 from app.engine.utterance import UtteranceSpec
-from gpu.graphs import Replay
 from gpu.transfers import Download, Upload
 from models.checkpoints.sources import SpeechModel
 from models.codecs.streaming import StreamTable
-from models.config import AlignmentHead, MaskKind
-from models.stack.paged_cache import OutOfPages, PagePool
+from models.config import AlignmentHead
 from models.stack.paged_passes import PagedPasses
+from tests.alone_among.harness import Schedule, among, assert_as_alone
 from tests.app.engine.decoding import spoken
 from tests.app.engine.nar.sessions import (
     CLOSE,
-    alone,
-    assert_as_alone,
+    SIZES,
+    Decoded,
     captured_when_replayed,
     codes_in,
     codes_of,
     decoded_at_once,
+    decoder_of,
     heard,
     masked,
-    together,
     utterance,
     with_vocos,
 )
@@ -50,14 +47,6 @@ from tests.models.codecs.test_codec import make as make_codec
 pytestmark = pytest.mark.usefixtures("sorted_as_on_a_gpu")
 CPU = torch.device("cpu")
 GUIDED = {"nar_cfg_strength": 2.0}
-SIZES = ChunkSizes(rows=(5,), columns=256, streams=9)
-
-
-def decoder_of(speech: SpeechModel, capture: Callable[..., Replay]) -> NarStage:
-    def captured(speech: SpeechModel, pool: PagePool) -> NarGraphRunner:
-        return NarGraphRunner(speech, pool, capture, SIZES)
-
-    return NarStage(speech, lambda: make_pool(speech.model, 4 << 20), captured)
 
 
 @pytest.fixture(scope="module")
@@ -68,16 +57,6 @@ def tape() -> Tape:
 @pytest.fixture(scope="module")
 def decoder(speech: SpeechModel, tape: Tape) -> NarStage:
     return decoder_of(speech, tape.capture)
-
-
-@pytest.mark.parametrize(
-    "numbers", [range(20), pytest.param(range(100, 145), marks=pytest.mark.slow)]
-)
-def test_utterances_that_come_and_leave_are_drawn_as_each_alone(speech, decoder, numbers) -> None:
-    sounds, made = together(decoder, numbers, 1)
-    assert len(sounds) == len(numbers)
-    assert_as_alone(speech, sounds)
-    assert max(made) >= 4
 
 
 def test_a_chunk_waits_for_nothing_and_takes_one_graph_beside_two_copies(
@@ -109,7 +88,7 @@ def test_nothing_is_recorded_after_the_start_and_no_storage_is_replaced(decoder,
     assert pool is not None
     kept = [captured._table, *captured.streams._table._tables.values(), *pool.keys]
     places, replays = [tensor.data_ptr() for tensor in kept], tape.replays
-    together(decoder, [1, 2, 3], 5)
+    among(Decoded(decoder, decoder), [1, 2, 3], Schedule(5))
     assert len(tape.sizes) == graphs == 12  # four lengths of two kinds, and of prefixes
     assert tape.replays > replays
     assert [tensor.data_ptr() for tensor in kept] == places
@@ -130,25 +109,6 @@ def test_pages_and_streams_come_back(decoder: NarStage) -> None:
     begun.clear()
     gc.collect()
     assert (pool.used_bytes, captured.streams.free) == (used, streams)
-
-
-def test_of_chunks_together_the_one_without_a_page_fails_alone(
-    speech, decoder, monkeypatch
-) -> None:
-    first, second = (decoder.begin(utterance(number, {})) for number in (0, 5))
-    for number, one in ((0, first), (5, second)):
-        one.feed(codes_of(number, 15), False)
-
-    def without_page(*_: int) -> Any:
-        raise OutOfPages("none is left")
-
-    monkeypatch.setattr(first.levels, "reserve", without_page)
-    assert len(decoder.make_together([first, second])) == 2
-    with pytest.raises(OutOfPages):
-        list(first)
-    samples = heard(list(second))
-    assert len(samples) == 15 * 320
-    assert np.abs(samples - alone(speech, 5, {})[1][: len(samples)]).max() < 1e-3
 
 
 def made_both_ways(
@@ -217,20 +177,6 @@ def test_what_fills_up_an_utterance_of_less_than_a_block_is_not_mirrored_into_it
         assert replays == 1
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("mask", "codec"), [("causal", "encodec"), ("block_causal", "reflect"), ("causal", "spectral")]
-)
-def test_other_masks_and_codecs_are_drawn_as_operator_by_operator(
-    speech: SpeechModel, mask: MaskKind, codec: str
-) -> None:
-    other = masked(speech, mask, unified_positions=True)
-    if codec != "encodec":
-        other = replace(other, codec=make_codec(codec, codes=512, levels=8))
-    sounds, _ = together(decoder_of(other, captured_when_replayed), [0, 4, 7, 3, 9, 12], 3)
-    assert_as_alone(other, sounds)
-
-
 FAULTS = {
     "the noise does not know which frame it is for": Fault(
         sample_chunk, "rows.frame, codebooks", "rows.frame * 0, codebooks"
@@ -265,11 +211,13 @@ FAULTS = {
 @pytest.mark.slow
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_seeded_fault_shows(speech, name, monkeypatch) -> None:
+    numbers = [3, 2, 5, 7, 12]
     with monkeypatch.context() as patch:
         FAULTS[name].seed(patch)
+        stage = Decoded(decoder_of(speech, captured_when_replayed), NarStage(speech), most=3)
         try:
-            sounds, _ = together(decoder_of(speech, captured_when_replayed), [3, 2, 5, 7, 12], 4)
+            found = among(stage, numbers, Schedule(4))
         except (NotCaptureSafe, RuntimeError, IndexError):  # as loud as another result
             return
     with pytest.raises(AssertionError):
-        assert_as_alone(speech, sounds)
+        assert_as_alone(stage, numbers, found)

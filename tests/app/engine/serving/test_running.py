@@ -86,7 +86,7 @@ async def test_the_last_chunk_is_sent_however_much_is_unread():
 
 async def test_a_machine_slower_than_speech_holds_the_first_audio_until_the_rest_will_last():
     text = "wait: ten chunks"
-    async with running(FakeBackend(CHUNK_S)) as (engine, backend):
+    async with running(FakeBackend(CHUNK_S, block={"wait": "ar"})) as (engine, backend):
         for _ in range(200):
             engine._capacity.note_audio(2.0, 1.0)  # half a second of sound a second is made
             engine._capacity.note_spoken(len(text), len(text) * CHUNK_S)

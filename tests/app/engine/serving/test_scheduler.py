@@ -227,7 +227,7 @@ def job(name: str, text: str, client: str, **knobs: object) -> SpeechJob:
 
 
 async def test_a_stranger_speaks_while_one_client_has_all_the_rows_and_places_that_it_may():
-    backend = FakeBackend()
+    backend = FakeBackend(block={"wait": "ar"})
     async with fake_engine(backend, slots=10, max_queue=10) as engine:
         await engine.lifecycle.wait_ready()
         greedy = [engine.submit(job(str(n), "wait for me", "greedy", best_of=8)) for n in range(8)]

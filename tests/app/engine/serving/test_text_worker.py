@@ -34,7 +34,7 @@ class Room:
 
     def __init__(self) -> None:
         self.queue, self.outcomes = JobQueue(10), JobLog(EngineMetrics())
-        self.backend = FakeBackend()
+        self.backend = FakeBackend(block={"hard": "text"}, fail_at={"unreadable": "text"})
         self.reader = TextWorker(self.queue, self.outcomes, CostModel(), slots=SLOTS)
 
     def send(self, text: str, client: str = "", **knobs: object) -> JobHandle:

@@ -19,6 +19,8 @@ from models.stack.paged_cache import PagePool
 from models.valle import Valle
 from samplers.knobs.params import SamplingParams
 from samplers.knobs.resolve import resolve
+from tests.alone_among.harness import alone_equals_among
+from tests.app.engine.ar.requests import ArRequests
 from tests.models.checkpoints.vallex.golden import Case, Golden, placed, stepped
 from tests.models.stack.stacks import CPU
 
@@ -95,12 +97,8 @@ def test_a_text_drawn_among_others_has_the_codes_that_it_has_alone(reference: Go
         UtteranceSpec(case.ids, params, 7, 0, 24, prompt=case.prompt, said=case.said)
         for case in [*cases, *cases]
     ]
-    runner = ArBatch(model, PrefixCache(model), slots=len(inputs), max_length=400)
-    groups = [runner.admit(one) for one in inputs]
-    while runner.running:
-        runner.step()
-    for one, group in zip(inputs, groups, strict=True):
-        assert torch.equal(group.ar_codes(), sampled(model, one))
+    batch = ArBatch(model, PrefixCache(model), slots=len(inputs), max_length=400)
+    alone_equals_among(ArRequests(batch), inputs)
 
 
 def moved_nats(expected: Tensor, found: Tensor, codes: Tensor) -> Tensor:
