@@ -34,10 +34,9 @@ from tests.app.tools.serving import served
 from tests.fuzz.settings import cases_of, fuzzed
 from tests.toy.make_toy import make
 
-pytestmark = pytest.mark.slow
-
 CI_CASES = 300
 CASES = cases_of("FUZZ_HTTP_CASES", CI_CASES)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300 * -(-CASES // CI_CASES))]
 SHARES = {"POST /v1/audio/speech": 12, "POST /tts": 8, "POST /v1/audio/voices": 6}
 """How many times as many cases an operation gets as one that is not named."""
 CHECKS = [
