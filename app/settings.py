@@ -200,6 +200,14 @@ class Settings(BaseSettings):
         description="Attention head that follows the text, as valle-serve tools calibrate names it:"
         " 3.2+3 is layer 3, head 2, 3 frames ahead of the sound; empty: the model's own.",
     )
+    live_lookahead_words: int = Field(
+        0,
+        ge=0,
+        le=8,
+        description="`text_lookahead_words` of texts that come over WebSockets and Wyoming, where"
+        " neither the request nor its preset says: speech begins before its sentence is written. 0:"
+        " whole sentences.",
+    )
     instructions: Literal["ignore", "refuse"] = Field(
         "ignore",
         description="What happens to `instructions`, which OpenAI's clients send and no model here"

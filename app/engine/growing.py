@@ -99,8 +99,8 @@ class GrowingSpeech(AsyncIterator[AudioChunk]):
     Each sentence is a job, submitted as soon as its end is certain
     (`models.text.incremental.text`); while the text is waited for, the engine serves others. With
     `text_lookahead_words` it is submitted with its first words, and told of more as they come:
-    what is spoken is the same. Where times of words are asked for, or frames are kept, it waits for
-    the sentence. The last chunk of each sentence carries its result.
+    what is spoken is the same. Of a take that is gone on from, sentences that it has frames of are
+    waited for. The last chunk of each sentence carries its result.
     """
 
     def __init__(
@@ -120,8 +120,8 @@ class GrowingSpeech(AsyncIterator[AudioChunk]):
         self._ended = self._over = False
         self._changed = asyncio.Event()
         self._stream: SpeechStream | None = None
-        early = job.report.timestamps == "none" and job.part.kept is None
-        self._lookahead = job.params.text_lookahead_words if early else 0
+        self._lookahead = job.params.text_lookahead_words
+        self._kept = len(job.part.kept.utterances) if job.part.kept else 0
         # The beginning of the sentence that the stream has, whose end is not known; else empty
         self._begun = ""
         self._skips = False  # whether that sentence was ended before its text
@@ -213,7 +213,8 @@ class GrowingSpeech(AsyncIterator[AudioChunk]):
 
     def _begin_of_next(self) -> str:
         """Return the first words of the next sentence, if they are enough to begin with."""
-        if not self._lookahead or self._skips:
+        spoken = len(self.result.utterances) if self.result else 0
+        if not self._lookahead or self._skips or spoken < self._kept:
             return ""
         begun = self._growing.open_part
         return begun if len(begun.split()) > self._lookahead else ""

@@ -4,6 +4,7 @@ An utterance is `UtteranceStarted`, unless it is a pause, then its frames are `F
 become final, then it is `UtteranceDone`. A job whose AR fails ends with `JobFailed`.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
@@ -14,6 +15,8 @@ from app.engine.errors import SpeechError
 from app.engine.results import FinishReason, RankedTake, SamplerMemory, TraceColumns
 from app.engine.utterance import TextGrowth, UtteranceSpec
 from models.text import Utterance
+from models.text.words import WordSpan
+from models.voices.voice import Voice
 from samplers.ar.backtrack import Backtrack
 
 
@@ -67,6 +70,10 @@ class MorePlanned:
     kind: ClassVar[Literal["planned"]] = "planned"
     utterances: tuple[Utterance, ...]  # of all of the text so far
     left_out: tuple[str, ...] = ()  # of it, as it was written
+    # Of each utterance: who speaks it, and with timestamps its words and what its symbols stand for
+    voices: tuple[Voice, ...] = ()
+    words: tuple[tuple[WordSpan, ...], ...] = ()
+    lengths: tuple[Sequence[int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

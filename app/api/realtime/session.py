@@ -13,6 +13,7 @@ from starlette.websockets import WebSocket
 from app.api.errors import speech_error_response
 from app.api.history.report import AskedSpeech
 from app.api.middleware.access.clients import client_of
+from app.api.realtime.lookahead import with_lookahead
 from app.api.realtime.speech import ClientGone, LiveSocket, LiveSpeech, SpeechMessages, received
 from app.api.requests import output_of
 from app.api.schemas import SpeechOptions
@@ -85,6 +86,9 @@ class LiveSession(ABC, Generic[M]):
         if (place := options.continue_from) is not None:
             kept = await services.recent.take(place, self._owner)
             job = replace(job, part=SpeechPart(kept=kept))
+        engine = services.engine
+        usual = services.settings.live_lookahead_words
+        job = replace(job, params=with_lookahead(job, engine.presets, engine.info, usual))
         await services.admission.count(self._client)
         with ExitStack() as work:
             work.enter_context(await services.admission.work(self._client))

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import Final
 
-_CAUTION: Final = 0.8  # of the pace so far, what is counted on
-_WORD_S: Final = 0.35  # of speech: words come whole
+_CAUTION: Final = 0.9  # of the pace so far, what is counted on
+WORD_S: Final = 0.35
+"""Seconds of speech of a word, about: words come whole."""
 
 
 class TextPace:
@@ -72,7 +73,7 @@ def held_s(
         return math.inf
     late = [0.0]
     for speech_s, before_s in chunks:
-        missing_s = speech_s + _WORD_S - known.speech_s
+        missing_s = speech_s + WORD_S - known.speech_s
         if missing_s > 0.0:
             late.append(missing_s / pace + work_s - before_s)
     return max(late)

@@ -143,7 +143,9 @@ class ArJob:
         self.plan = plan
         self._specs.extend(plan)
         self._count.extend(plan)
-        self._pending.append(MorePlanned(plan.utterances, plan.left_out))
+        voices = tuple(one.voice for one in plan.speakers)
+        more = MorePlanned(plan.utterances, plan.left_out, voices, plan.words, plan.lengths)
+        self._pending.append(more)
         if self._versions:
             later = self._specs.later(self._number, len(self._versions))
             self._versions += later

@@ -8,13 +8,13 @@ from time import monotonic
 import numpy as np
 
 from app.engine.admission.playback import Playback
-from app.engine.core import AudioChunk, Plan, SpeechResult, Timings
+from app.engine.core import AudioChunk, Plan, PromptedVoice, SpeechResult, Timings
 from app.engine.join.chunk_events import ChunkEvents
 from app.engine.join.joiner import Joiner
 from app.engine.join.open_utterance import OpenUtterance
 from app.engine.join.totals import SpeechTotals
 from app.engine.join.word_clock import WordClock
-from app.engine.messages import ArMessage, UtteranceDone
+from app.engine.messages import ArMessage, MorePlanned, UtteranceDone
 from app.engine.nar.chunks import first_chunks
 from app.engine.nar.process import AudioProcess
 from app.engine.nar.stage import NarStage
@@ -74,9 +74,7 @@ class AudioJob:
         iterators before are exhausted. The last chunk of the job carries its result.
         """
         if message.kind == "planned":
-            self._plan = replace(
-                self._plan, utterances=message.utterances, left_out=message.left_out
-            )
+            self._extend(message)
             return iter(())
         if message.kind == "started":
             number = self._number - self._first
@@ -87,6 +85,20 @@ class AudioJob:
             self.utterance.feed(message)
         end = message if message.kind == "done" else None
         return self._audio(end, () if self.utterance is None else self.utterance.decoder)
+
+    def _extend(self, more: MorePlanned) -> None:
+        """Go on with more of the text; what was aligned holds in it, too."""
+        self._plan = replace(
+            self._plan,
+            utterances=more.utterances,
+            left_out=more.left_out,
+            speakers=tuple(map(PromptedVoice, more.voices)),
+            words=more.words,
+            lengths=more.lengths,
+        )
+        number = self._number - self._first
+        if self.utterance is not None and (clock := self._new_clock(number)) is not None:
+            self.utterance.restart(clock, more.utterances[number], more.lengths[number])
 
     def _audio(
         self, end: UtteranceDone | None, sounds: Iterable[AudioChunk]
@@ -117,10 +129,9 @@ class AudioJob:
             self._events.add_codes(UtteranceCodes(self._number, chunk.decoded))
         if utterance.clock is not None and chunk.alignment is not None:
             number = self._number - self._first
-            alignment = utterance.in_whole_text(
+            utterance.align(
                 chunk.alignment, self._plan.utterances[number], self._plan.lengths[number]
             )
-            utterance.clock.push(alignment)
             self._tell_words(utterance.clock)
 
     def _end_utterance(self, end: UtteranceDone) -> Samples:

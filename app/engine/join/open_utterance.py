@@ -32,6 +32,7 @@ class OpenUtterance:
         self.clock = clock
         self.codes: list[Codes] = []
         self._texts = [places]  # what was known of its text, by growths
+        self._aligned: list[Alignment] = []  # each to what was known when its frames were drawn
 
     def feed(self, message: FramesReady | UtteranceDone) -> None:
         """Hand its next frames to the decoder, and note what more of its text is known."""
@@ -39,13 +40,25 @@ class OpenUtterance:
         for growth in message.grown:
             self._texts.append(TextPlaces(len(growth.phoneme_ids), growth.begins))
 
-    def in_whole_text(
+    def align(self, alignment: Alignment, utterance: Utterance, lengths: Sequence[int]) -> None:
+        """Tell the clock of the next frames.
+
+        ``lengths`` says how many symbols each phoneme id of all the text so far stands for.
+        """
+        self._aligned.append(alignment)
+        if self.clock is not None:
+            self.clock.push(self._in_whole_text(alignment, utterance, lengths))
+
+    def restart(self, clock: WordClock, utterance: Utterance, lengths: Sequence[int]) -> None:
+        """Tell a clock that knows more of the text of all frames so far."""
+        self.clock = clock
+        for alignment in self._aligned:
+            clock.push(self._in_whole_text(alignment, utterance, lengths))
+
+    def _in_whole_text(
         self, alignment: Alignment, utterance: Utterance, lengths: Sequence[int]
     ) -> Alignment:
-        """Return an alignment to what was known of a growing text as one to all of it.
-
-        ``lengths`` says how many symbols each phoneme id stands for.
-        """
+        """Return an alignment to what was known of a growing text as one to all that is."""
         if not utterance.versions:
             return alignment
         whole = TextPlaces.of(utterance.versions[-1].begins, lengths)

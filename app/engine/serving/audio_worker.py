@@ -7,7 +7,7 @@ from time import monotonic, perf_counter
 from app.engine.admission.cost_model import SHARE, CostModel
 from app.engine.admission.durations import spoken_symbols
 from app.engine.admission.streams import Stream, least_lead_s, may_begin, promised
-from app.engine.admission.text_pace import held_s
+from app.engine.admission.text_pace import WORD_S, held_s
 from app.engine.errors import SpeechError, WorkerLost, broken
 from app.engine.messages import ArMessage, JobFailed
 from app.engine.model import AudioPart
@@ -17,7 +17,6 @@ from app.engine.serving.running import JobHandle
 from gpu.lost import is_device_lost
 
 _WAIT_S = 0.25
-_WORD_FRAMES = 25  # that a word is spoken for, about
 
 SOLO_SHARE = 0.95
 """Of the measured speed, what a stream that gives way to nobody counts on."""
@@ -55,13 +54,16 @@ class AudioWorker:
 
     def _played(self) -> list[tuple[JobHandle, Stream]]:
         """Return the jobs that are played and their streams, the oldest first."""
-        # One that its reader lets wait needs nothing.
+        # One that its reader lets wait needs nothing, nor does one whose text is not written yet.
         with self._changed:
             jobs = list(self._jobs)
         return [
             (job, job.stream(self._capacity))
             for job in jobs
-            if job.playback.left_s and job.playback.played and not job.paused
+            if job.playback.left_s
+            and job.playback.played
+            and not job.paused
+            and not job.waits_for_text
         ]
 
     def promise(self) -> None:
@@ -107,7 +109,7 @@ class AudioWorker:
         progress = job.audio.progress
         coming = progress.first_chunks[max(0, progress.made - 1) :]
         later = [(one.speech_s, one.before_s) for one in coming]
-        work_s = self._capacity.chunk_s(_WORD_FRAMES)
+        work_s = self._capacity.cost * WORD_S
         wait_s = held_s(later, job.known, job.pace.chars_per_s, work_s)
         now_s = monotonic()
         return now_s + wait_s - max(0.0, job.lead_until_s - now_s)

@@ -18,6 +18,8 @@ from app.engine.serving.outcomes import JobLog
 from app.engine.serving.running import JobHandle
 from samplers.knobs.features import knob_at_fault
 
+_LEAST = 0.75  # of the usual length of a speech, which has its rests, what its words last at least
+
 TEXT_CHARS = 64
 """What is counted of a text besides its own characters: about as many are read in the time that any
 text takes, however short."""
@@ -121,9 +123,12 @@ class TextWorker:
             begins = newest.versions[-1].begins
             due = begins[max(0, len(begins) - plan.params.text_lookahead_words)]
             missing = (len(newest.phonemes) - due) / newest.rate
-        char_s = speech_s / max(1, len(plan.job.text))
-        sampled_s = speech_s - self._capacity.speech_s(missing)
-        return KnownText(sampled_s, char_s, whole=not plan.job.part.is_open)
+        least_s = _LEAST * speech_s
+        return KnownText(
+            least_s - _LEAST * self._capacity.speech_s(missing),
+            least_s / max(1, len(plan.job.text)),
+            whole=not plan.job.part.is_open,
+        )
 
     def _check_rows(self, plan: Plan) -> None:
         """Do nothing if a plan takes no more rows than one client's share."""

@@ -9,7 +9,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from app.engine.core import ReadingOptions, ReportOptions, SpeechJob, SpeechResult
+from app.engine.core import (
+    AudioChunk,
+    ReadingOptions,
+    ReportOptions,
+    Resume,
+    SpeechJob,
+    SpeechPart,
+    SpeechResult,
+)
 from app.engine.engine import SpeechEngine
 from app.engine.errors import InvalidRequest
 from app.engine.growing import GrowingSpeech
@@ -145,12 +153,62 @@ async def test_a_sentence_whose_rest_is_refused_fails_by_name_and_frees_its_rows
 
 
 @pytest.mark.slow
-async def test_with_times_of_words_a_sentence_is_waited_for(toy) -> None:
+async def test_times_of_words_are_those_of_the_whole_text_and_told_before_it_is_written(
+    toy,
+) -> None:
     async with speaking(toy) as engine:
-        speech = growing(engine, lookahead=1, report=ReportOptions(timestamps="word"))
-        await speech.append("Two of the old men sat there and ")
-        await asyncio.sleep(0.1)
-        assert speech.waits_for_text
+        report = ReportOptions(timestamps="phoneme")
+        whole, sound = await spoken(engine, [TEXT], report=report)
+        speech = growing(engine, report=report)
+        words = [f"{word} " for word in TEXT.split()]
+        chunks: list[AudioChunk] = []
+
+        async def listen() -> None:
+            async for chunk in speech:
+                chunks.append(chunk)
+
+        listening = asyncio.create_task(listen())
+        await speech.append("".join(words[:7]))
+        await until(lambda: any(chunk.words for chunk in chunks))
+        assert next(word for chunk in chunks for word in chunk.words).word == "Two"
+        assert all(chunk.result is None for chunk in chunks)
+        for word in words[7:]:
+            await speech.append(word)
+            await until(lambda: speech.waits_for_text)
         speech.end()
-        result, _ = await heard(speech)
-        assert result.utterances[0].words
+        await listening
+        assert speech.result is not None
+        assert speech.result.codes_sha256 == whole.codes_sha256
+        np.testing.assert_array_equal(np.concatenate([one.samples for one in chunks]), sound)
+        for one, other in zip(speech.result.utterances, whole.utterances, strict=True):
+            assert one.words == other.words
+        found = [chunk async for chunk in engine.submit(job_of(TEXT, report=report))][-1].result
+        assert found is not None
+        assert [one.words for one in found.utterances] == [one.words for one in whole.utterances]
+
+
+@pytest.mark.slow
+async def test_behind_the_sentences_of_a_take_that_is_gone_on_from_words_are_enough(toy) -> None:
+    async with speaking(toy) as engine:
+        text = "Two old men. Then the others went home with them again."
+        whole, _ = await spoken(engine, [text])
+        kept = Resume(whole.utterances[:1], 1, 2)
+        speech = growing(engine, part=SpeechPart(kept=kept))
+        chunks: list[AudioChunk] = []
+
+        async def listen() -> None:
+            async for chunk in speech:
+                chunks.append(chunk)
+
+        listening = asyncio.create_task(listen())
+        await speech.append("Two old me")
+        assert speech.waits_for_text  # the take has frames of it
+        await speech.append("n. Then the others went home with them ag")
+        await until(lambda: speech.result is not None and speech.waits_for_text)
+        assert sum(chunk.result is not None for chunk in chunks) == 1
+        assert engine.status.used_slots
+        await speech.append("ain.")
+        speech.end()
+        await listening
+        assert speech.result is not None
+        assert speech.result.codes_sha256 == whole.codes_sha256

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from time import monotonic
+from types import SimpleNamespace
 from typing import Any, cast
 
 import numpy as np
@@ -87,6 +88,16 @@ async def test_as_many_streams_fit_as_can_be_served_in_real_time(audio_worker) -
         join(audio_worker, 5.0, left_s=-5.0)  # as what is complete takes nothing
     for _ in range(3):
         assert audio_worker.has_room_for(new_job(expected_s=5.0))
+        join(audio_worker, early=())
+    assert not audio_worker.has_room_for(new_job(expected_s=5.0))
+
+
+async def test_a_stream_whose_text_is_not_written_takes_no_room(audio_worker) -> None:
+    for _ in range(3):
+        writing = join(audio_worker, 5.0, early=())
+        writing.ar.stream = cast("Any", SimpleNamespace(waits=True))
+    assert audio_worker.has_room_for(new_job(expected_s=5.0))
+    for _ in range(3):
         join(audio_worker, early=())
     assert not audio_worker.has_room_for(new_job(expected_s=5.0))
 
