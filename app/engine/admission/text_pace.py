@@ -10,8 +10,8 @@ from time import monotonic
 from typing import Final
 
 _CAUTION: Final = 0.9  # of the pace so far, what is counted on
-WORD_S: Final = 0.35
-"""Seconds of speech of a word, about: words come whole."""
+_MORE_S: Final = 0.2  # of speech: words come whole
+_PACKETS: Final = 2  # by which words may be later: a word is certain once the next one begins
 
 
 class TextPace:
@@ -44,6 +44,11 @@ class TextPace:
         longest_s = max(took_s, waited_s)
         return self._chars / longest_s if longest_s else math.inf
 
+    @property
+    def late_s(self) -> float:
+        """By how many seconds words may come later than at this pace."""
+        return _PACKETS * (self._last_s - self._first_s) / max(1, self._packets)
+
 
 @dataclass(frozen=True, slots=True)
 class KnownText:
@@ -58,13 +63,13 @@ def held_s(
     chunks: Sequence[tuple[float, float]],
     known: KnownText,
     chars_per_s: float | None,
-    work_s: float,
+    late_s: float,
 ) -> float:
     """Return for how long playback waits so that the words of some chunks come in time.
 
     Of each chunk there are the seconds of speech that are sampled when it can be made, and those of
-    audio before it. ``work_s`` is what a word takes from its coming to its sound. Infinite for a
-    text that is slower than speech: how long its sentence is nobody knows. 0 at an unknown pace.
+    audio before it. It may be ``late_s`` later than its words are at this pace. Infinite for a text
+    that is slower than speech: how long its sentence is nobody knows. 0 at an unknown pace.
     """
     if known.whole or chars_per_s is None:
         return 0.0
@@ -73,7 +78,7 @@ def held_s(
         return math.inf
     late = [0.0]
     for speech_s, before_s in chunks:
-        missing_s = speech_s + WORD_S - known.speech_s
+        missing_s = speech_s + _MORE_S - known.speech_s
         if missing_s > 0.0:
-            late.append(missing_s / pace + work_s - before_s)
+            late.append(missing_s / pace + late_s - before_s)
     return max(late)

@@ -7,7 +7,7 @@ from time import monotonic, perf_counter
 from app.engine.admission.cost_model import SHARE, CostModel
 from app.engine.admission.durations import spoken_symbols
 from app.engine.admission.streams import Stream, least_lead_s, may_begin, promised
-from app.engine.admission.text_pace import WORD_S, held_s
+from app.engine.admission.text_pace import held_s
 from app.engine.errors import SpeechError, WorkerLost, broken
 from app.engine.messages import ArMessage, JobFailed
 from app.engine.model import AudioPart
@@ -17,6 +17,7 @@ from app.engine.serving.running import JobHandle
 from gpu.lost import is_device_lost
 
 _WAIT_S = 0.25
+_WORD_S = 0.35  # of speech, which is made once the word has come
 
 SOLO_SHARE = 0.95
 """Of the measured speed, what a stream that gives way to nobody counts on."""
@@ -109,8 +110,8 @@ class AudioWorker:
         progress = job.audio.progress
         coming = progress.first_chunks[max(0, progress.made - 1) :]
         later = [(one.speech_s, one.before_s) for one in coming]
-        work_s = self._capacity.cost * WORD_S
-        wait_s = held_s(later, job.known, job.pace.chars_per_s, work_s)
+        late_s = job.pace.late_s + self._capacity.cost * _WORD_S
+        wait_s = held_s(later, job.known, job.pace.chars_per_s, late_s)
         now_s = monotonic()
         return now_s + wait_s - max(0.0, job.lead_until_s - now_s)
 

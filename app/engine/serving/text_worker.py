@@ -18,7 +18,7 @@ from app.engine.serving.outcomes import JobLog
 from app.engine.serving.running import JobHandle
 from samplers.knobs.features import knob_at_fault
 
-_LEAST = 0.75  # of the usual length of a speech, which has its rests, what its words last at least
+_LEAST = 0.8  # of the usual length of a speech, which has its rests, what its words last at least
 
 TEXT_CHARS = 64
 """What is counted of a text besides its own characters: about as many are read in the time that any
