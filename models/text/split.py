@@ -151,58 +151,83 @@ def _utterance(text: Rewritten, inline: Inline, phonemes: str, most: int) -> Utt
     return Utterance(inline.write(text.text), phonemes[:most], words=words)
 
 
+@dataclass(frozen=True)
+class _PartRead:
+    """A part of a sentence as it was read word by word: what was known after each word."""
+
+    versions: Sequence[TextVersion]
+    phonemes: str = ""  # of all of its words, as the end of an utterance
+    pauses: bool = False  # whether its end is one of a phrase or of the sentence
+    is_open: bool = False  # whether its end is not known
+
+
 def _growing(
     text: Rewritten, inline: Inline, speak: Phonemize, most: int, joint: str, how: Growing
 ) -> Iterator[Utterance]:
     """Yield a sentence, or its parts, each as it is read word by word; the last may be open."""
     places = places_of_words(text.text)
-    first = 0
-    while first < len(places):
+    while places:
         reading = WordByWord(speak, inline, how.readings)
-        read: list[tuple[str, TextVersion]] = []
-        pauses: bool | None = None
-        for number in range(first, len(places)):
-            begin, end = places[number]
-            reading.add(text.text[begin:end])
-            last = number + 1 == len(places)
-            if len(reading.phonemes) > most - len(joint) and (read or not last):
-                break
-            if last and how.is_open:
-                if not may_be_cut(len(reading.phonemes), most):
-                    read.append((reading.phonemes, reading.version))
-                versions = versions_of([one for _, one in read], how.lookahead)
-                part = text[places[first][0] :].strip()
-                if len(read) > how.lookahead:
-                    known = _utterance(part, inline, versions[-1].phonemes, most)
-                    yield replace(known, versions=versions, whole=False)
-                return
-            read.append((reading.phonemes, reading.version))
-            if last:
-                pauses = True
-                break
-            after = places[number + 1]
-            word = text.text[begin:end]
-            following = text.text[slice(*after)]
-            joined = text.joins(after[0] - 1, after[0])
-            pauses = is_cut(len(reading.phonemes), most, word, following, joined=joined)
-            if pauses is not None:
-                break
-        end = first + max(1, len(read))
-        part = text[places[first][0] : places[end - 1][1]].strip()
-        first = end
-        if not read:  # a word that is too long by itself
+        read = _read_part(text, places, reading, most, len(joint), is_open=how.is_open)
+        if read.is_open:
+            part = text[places[0][0] :].strip()
+            if len(read.versions) > how.lookahead:
+                versions = versions_of(read.versions, how.lookahead)
+                known = _utterance(part, inline, versions[-1].phonemes, most)
+                yield replace(known, versions=versions, whole=False)
+            return
+        count = max(1, len(read.versions))
+        part = text[places[0][0] : places[count - 1][1]].strip()
+        places = places[count:]
+        if not read.versions:  # a word that is too long by itself
             yield from _fitting(part, inline, speak, most, joint)
             continue
-        phonemes, version = read[-1]
-        if not pauses:
-            phonemes += joint
-        known_words = [one for _, one in read[:-1]]
-        known_words.append(version._replace(phonemes=phonemes))
+        phonemes = read.phonemes if read.pauses else read.phonemes + joint
+        *earlier, whole = read.versions
+        known_words = [*earlier, whole._replace(phonemes=phonemes)]
         yield replace(
             _utterance(part, inline, phonemes, most),
-            pause_after_s=None if pauses else 0.0,
+            pause_after_s=None if read.pauses else 0.0,
             versions=versions_of(known_words, how.lookahead),
         )
+
+
+def _read_part(
+    text: Rewritten,
+    places: Sequence[tuple[int, int]],
+    reading: WordByWord,
+    most: int,
+    reserve: int,
+    *,
+    is_open: bool,
+) -> _PartRead:
+    """Read words of a sentence until it is cut or ends; ``reserve`` symbols follow where it is cut.
+
+    There is no version where the first word is too long.
+    """
+    versions: list[TextVersion] = []
+    phonemes = ""
+    for number, (begin, end) in enumerate(places):
+        word = text.text[begin:end]
+        reading.add(word)
+        count = len(reading.phonemes)
+        is_last = number + 1 == len(places)
+        if count > most - reserve and (versions or not is_last):
+            return _PartRead(versions, phonemes)
+        if is_last and is_open:
+            if not may_be_cut(count, most):
+                versions.append(reading.version)
+            return _PartRead(versions, is_open=True)
+        versions.append(reading.version)
+        phonemes = reading.phonemes
+        if is_last:
+            return _PartRead(versions, phonemes, pauses=True)
+        since, until = places[number + 1]
+        joined = text.joins(since - 1, since)
+        pauses = is_cut(count, most, word, text.text[since:until], joined=joined)
+        if pauses is not None:
+            return _PartRead(versions, phonemes, pauses)
+    return _PartRead(versions, phonemes)
 
 
 def _window(line: str, most: int) -> int:
