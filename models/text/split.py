@@ -201,10 +201,8 @@ def _read_part(
     *,
     is_open: bool,
 ) -> _PartRead:
-    """Read words of a sentence until it is cut or ends; ``reserve`` symbols follow where it is cut.
-
-    There is no version where the first word is too long.
-    """
+    """Read words of a sentence until it is cut or ends; none where the first word is too long."""
+    # Where it is cut, ``reserve`` symbols follow.
     versions: list[TextVersion] = []
     phonemes = ""
     for number, (begin, end) in enumerate(places):
