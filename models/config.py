@@ -54,6 +54,19 @@ class AlignmentHead(_Config):
         return cls(layer=layer, head=head, lead_frames=lead)
 
 
+class NullHeadConfig(_Config):
+    """The head that predicts the null condition's logits of level 0: `models.null_head`."""
+
+    layers: tuple[Annotated[int, Field(ge=0)], ...] = Field(
+        (), description="Whose outputs it reads beside the last hidden state."
+    )
+    hidden: int = Field(gt=0)
+    rank: int = Field(gt=0, description="Of the difference to the logits of the output head.")
+    max_strength: float = Field(
+        gt=1, allow_inf_nan=False, description="Highest `cfg_strength` that it was trained for."
+    )
+
+
 class BlockSpec(_Config):
     """What a layer of the stack computes, beside its sizes."""
 
@@ -188,6 +201,9 @@ class ModelConfig(_Config):
     nar_has_null_condition: bool = Field(
         False, description="The same for the NAR levels: prompt and text dropped together."
     )
+    null_head: NullHeadConfig | None = Field(
+        None, description="Guides level 0 in one row; None: a guided sequence takes two."
+    )
     preset: str = Field("default", description="Sampling preset that `auto` resolves to.")
     alignment: AlignmentHead | None = Field(
         None, description="What timings are read from; None if no head is known to align."
@@ -219,6 +235,7 @@ class ModelConfig(_Config):
             raise ValueError("a full text_mask needs a prompt that begins the response")
         if self.block.positions == "added" and self.nar_mask != "full":
             raise ValueError("added positions need the full nar_mask")
+        self._check_null_head()
         head = self.alignment
         if head is not None and (head.layer >= self.layers or head.head >= self.heads):
             raise ValueError(
@@ -226,6 +243,25 @@ class ModelConfig(_Config):
                 f" {self.layers} layers of {self.heads} heads, numbered from 0"
             )
         return self
+
+    def _check_null_head(self) -> None:
+        head = self.null_head
+        if head is None:
+            return
+        if not self.has_null_condition:
+            raise ValueError("a null head predicts a null condition, and there is none")
+        if any(layer >= self.layers for layer in head.layers):
+            raise ValueError(
+                f"null_head: of layers {head.layers} not all exist; there are {self.layers},"
+                " numbered from 0"
+            )
+        if [*head.layers] != sorted({*head.layers}):
+            raise ValueError(f"null_head: layers {head.layers} must be ascending")
+
+    @property
+    def one_row_strength(self) -> float:
+        """Highest strength at which guidance of level 0 takes one row; 1 is no guidance."""
+        return 1.0 if self.null_head is None else self.null_head.max_strength
 
     @property
     def head_dim(self) -> int:

@@ -25,6 +25,7 @@ from models.config import ModelConfig
 from models.prefix import MARKS, Prefix
 from models.stack.paged_cache import PAGE, PagedCache, PagePool
 from models.stack.slot_cache import SlotCache
+from models.stack.taps import NO_TAPS, Taps
 from models.valle import Valle
 
 _ALIGNED: Final = 16
@@ -39,7 +40,7 @@ A sentence, or a chunk of frames, and a usual prompt: reading fewer takes hardly
 
 
 ReadPositions = tuple[Tensor, Tensor]
-"""``[n, D]`` after the final norm, and queries ``[L, n, heads, head_dim]``."""
+"""Hidden states and queries, as `models.stack.slot_cache.CachedPasses` returns them."""
 
 
 class _Parts(NamedTuple):
@@ -81,7 +82,7 @@ class PrefillGraphRunner:
     Args:
         levels: Level 0 alone, or NAR levels.
         positions: The most of a sequence; None: the most of a prefix without frames.
-        layers: Whose queries it gives.
+        taps: What it gives of some layers.
     """
 
     @torch.inference_mode()
@@ -92,13 +93,13 @@ class PrefillGraphRunner:
         levels: Sequence[int],
         capture: Capture,
         positions: int | None = None,
-        layers: Sequence[int] = (),
+        taps: Taps = NO_TAPS,
     ) -> None:
         config = model.config
         weight = model.separator
         self._model = model
         self._levels = [*levels]
-        self._layers = layers
+        self._taps = taps
         self._passes = model.transformer.paged(pool)
         self._lengths = padded_lengths(config, ar=0 in levels)
         mask = config.text_mask if 0 in levels else config.nar_mask
@@ -117,8 +118,9 @@ class PrefillGraphRunner:
         self._upload.send(self._idle)
         self._symbols = model.symbols()
         self._prompt = self._table.new_zeros(config.max_prompt_frames, config.levels)
-        self._hidden = weight.new_zeros(rows, most, config.width)
-        self._queries = weight.new_zeros(len(layers), rows, most, config.heads, config.head_dim)
+        self._hidden = weight.new_zeros(rows, most, taps.width(config.width))
+        asked = len(taps.queries)
+        self._queries = weight.new_zeros(asked, rows, most, config.heads, config.head_dim)
         # Largest first: the others then find all the memory that they need in the shared pool.
         self._replays: dict[tuple[bool, int], Replay] = {
             (with_prompt, length): capture(self._function(length, with_prompt=with_prompt))
@@ -156,7 +158,7 @@ class PrefillGraphRunner:
                 if 0 not in self._levels:
                     raise ValueError(f"{count} positions that see each other, at most {most}")
                 for at in batch:
-                    hidden, queries = self._model.read(prefixes[at], *places[at], self._layers)
+                    hidden, queries = self._model.read(prefixes[at], *places[at], self._taps)
                     found[at].append(partial(_itself, hidden, queries))
                 continue
             if prompted and (prompt := own[0].prompt) is not None:
@@ -244,7 +246,7 @@ class PrefillGraphRunner:
             )
             x = model.transformer.entered(x, positions.flatten())
             layout = passes.layout(positions, table[:, parts.held][:, 0], counts, reach)
-            hidden, queries = passes.run(x, layout(table[:, parts.pages]), self._layers)
+            hidden, queries = passes.run(x, layout(table[:, parts.pages]), self._taps)
             self._hidden[:, :length].copy_(hidden.view(rows, length, -1))
             self._queries[:, :, :length].copy_(queries.view(-1, rows, length, *queries.shape[2:]))
 

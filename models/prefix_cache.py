@@ -14,6 +14,7 @@ from torch import Tensor
 
 from models.prefix import Prefix
 from models.stack.slot_cache import SlotCache
+from models.stack.taps import NO_TAPS, Taps
 from models.valle import Valle
 
 DEFAULT_MAX_BYTES = 256 << 20
@@ -39,10 +40,10 @@ Read = Callable[
 """Appends each of some prefixes to a slot of a cache; see `one_by_one`, which does."""
 
 
-def one_by_one(model: Valle, layers: Sequence[int] = ()) -> Read:
+def one_by_one(model: Valle, taps: Taps = NO_TAPS) -> Read:
     """Return what reads prefixes one after the other, and gives for each what `Valle.read` does."""
     return lambda prefixes, places: [
-        model.read(prefix, *place, layers) for prefix, place in zip(prefixes, places, strict=True)
+        model.read(prefix, *place, taps) for prefix, place in zip(prefixes, places, strict=True)
     ]
 
 

@@ -23,9 +23,11 @@ import torch
 from torch import Tensor, nn
 
 from models.config import BOS_ID, EOS_ID, LENGTH_TOKENS, CodeSums, ModelConfig
+from models.null_head import NullHead
 from models.prefix import Prefix
-from models.stack.batching import UNPADDED, Batching, measure_batching
+from models.stack.batching import UNPADDED, Batching, RowFunction, measure_batching
 from models.stack.slot_cache import SlotCache
+from models.stack.taps import NO_TAPS, Taps
 from models.stack.transformer import MAX_POSITIONS, Transformer
 
 
@@ -73,12 +75,16 @@ class Valle(nn.Module):
             self.masked_head = nn.Linear(width, codes)
             self.length_digits = nn.Embedding(LENGTH_TOKENS, width)
             self.length_head = nn.Linear(width, LENGTH_TOKENS)
+        self.null_head: nn.Module | None = None
+        if config.null_head is not None:
+            self.null_head = NullHead(width, codes + 1, config.null_head)
 
     @property
     def output_heads(self) -> Sequence[nn.Module]:
         """The layers that give logits."""
         masked = [self.masked_head, self.length_head] if self.config.masked_level_0 else []
-        return [*self.heads, *masked]
+        null = [] if self.null_head is None else [self.null_head]
+        return [*self.heads, *masked, *null]
 
     def stack(self, level: int) -> Transformer:
         """Return the stack of a level."""
@@ -255,15 +261,15 @@ class Valle(nn.Module):
         return 2 + frames // self.config.block_frames
 
     def read(
-        self, prefix: Prefix, cache: SlotCache, slot: int, layers: Sequence[int] = ()
+        self, prefix: Prefix, cache: SlotCache, slot: int, taps: Taps = NO_TAPS
     ) -> tuple[Tensor, Tensor]:
         """Append a prefix to a slot.
 
-        Returns hidden states ``[S, D]``, and queries ``[L, S, heads, head_dim]`` of some layers.
+        Returns hidden states and queries, as `CachedPasses` does.
         """
         ranks = self.ranks(prefix.level, prefix.blocks)
         return self.stack(prefix.level).extend(
-            prefix.embeddings, prefix.positions, cache, slot, ranks, layers
+            prefix.embeddings, prefix.positions, cache, slot, ranks, taps
         )
 
     def ranks(self, level: int, blocks: Tensor) -> Tensor:
@@ -286,14 +292,39 @@ class Valle(nn.Module):
             return self._head_batching(level).run(head, hidden).float()
         return head(hidden).float()
 
+    def logits_with_null(self, states: Tensor, guided: Sequence[int] | slice) -> Tensor:
+        """Return logits ``[R + n, V]`` float32 of level 0, the null condition's behind the others.
+
+        The null head predicts those of n ``guided`` rows. ``states`` are ``[R, (1 + L) * D]``: the
+        last hidden ones, and behind them the outputs that the head reads.
+        """
+        assert self.null_head is not None
+        width = self.config.width
+        states = _widened(states)
+        read = states[guided]
+        differences = self._head_batching(0).run(self.null_head, read)
+        corrected = read[:, :width] + differences[:, :width]
+        logits = self.logits(torch.cat([states[:, :width], corrected]), 0)
+        logits[len(states) :] += differences[:, width:]
+        return logits
+
     def _head_batching(self, level: int) -> Batching:
         """Return the batching of a head's rows; only level 0 batches rows of several jobs."""
         if level or not self.transformer.depends_on_batch:
             return UNPADDED
         if self._ar_batching is None:
+            heads: list[tuple[RowFunction, int]] = [(self.heads[0], self.config.width)]
+            if self.null_head is not None:
+                heads.append((self.null_head, self.null_taps.width(self.config.width)))
             widened = _widened(self.separator[None]).dtype
-            self._ar_batching = measure_batching([(self.heads[0], self.config.width)], widened)
+            self._ar_batching = measure_batching(heads, widened)
         return self._ar_batching
+
+    @property
+    def null_taps(self) -> Taps:
+        """What the null head reads of level 0; nothing without one."""
+        head = self.config.null_head
+        return NO_TAPS if head is None else Taps(outputs=head.layers)
 
     def ar_logits(self, prefix: Prefix, codes: Tensor) -> Tensor:
         """Predict every frame of level 0, ``[T, >= 1]`` int64, in one pass without a cache.

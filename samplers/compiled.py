@@ -14,7 +14,7 @@ from torch import Tensor
 
 from cpu.arrays import Bools, Doubles, Floats, Int64s
 from cpu.compiling import kernel
-from samplers.ar.state import HostColumn
+from samplers.ar.state import PREDICTED, HostColumn
 from samplers.ops import penalties
 from samplers.ops.rows import LARGEST_LOGIT
 from samplers.ops.sample import HASH
@@ -33,6 +33,7 @@ _KEY = int(HostColumn.KEY)
 _ATTEMPT = int(HostColumn.ATTEMPT)
 _PARTNER = int(HostColumn.PARTNER)
 _PROMPTED = int(HostColumn.PROMPTED)
+_PREDICTED = PREDICTED
 
 (
     _TEMPERATURE, _TOP_K, _TOP_P, _MIN_P, _KEEP, _STRENGTH, _RESCALE, _LEAST, _SPAN, _MODE, _ONCE,
@@ -321,11 +322,13 @@ def sample_rows(
     worths = np.empty(size, np.int64)
     sums = np.zeros(size, np.int64)
     counts = np.zeros(size, np.int64)
-    for row in range(len(logits)):
+    rows = len(numbers)
+    for row in range(rows):
         if not numbers[row, _ACTIVE]:
             continue
         own = logits[row]
-        null = logits[numbers[row, _PARTNER]]
+        partner = numbers[row, _PARTNER]
+        null = logits[rows + row if partner == _PREDICTED else partner]
         length = lengths[row]
         record = knobs[row, :_NATS].view(np.float64)
         bias = knobs[row, _BIAS:].view(np.float32)
@@ -334,7 +337,7 @@ def sample_rows(
         broken = 0
         for code in range(size):
             broken += np.isnan(own[code]) | np.isnan(null[code])
-        if numbers[row, _PARTNER] == row or length < numbers[row, _UNGUIDED_UNTIL]:
+        if partner == row or length < numbers[row, _UNGUIDED_UNTIL]:
             x[:] = own
         else:
             _guide(own, null, _f32(record[_STRENGTH]), _f32(record[_RESCALE]), x)

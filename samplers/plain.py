@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from samplers.ar.sampler import ArSampler
-from samplers.ar.state import HostColumn, RowInput, SlotTable, lookback
+from samplers.ar.state import HostColumn, RowInput, SlotTable, lookback, null_place
 from samplers.ar.trace import log_prob_of
 from samplers.knobs.features import FEATURES, is_guided, is_on
 from samplers.knobs.params import SamplingParams
@@ -165,7 +165,8 @@ def sample(
     Reads the numbers on the host: a recording holds it as one operator.
 
     Args:
-        logits: ``[B, V]`` float32, the model's.
+        logits: ``[B, V]`` float32, the model's; behind them ``[B, V]`` that it predicts for the
+            null condition, if it does.
         numbers: See `samplers.ar.state.SlotTable`, as ``avoid``; ``codes``, ``lengths`` and
             ``stopped`` change.
         knobs: ``[B, plain_width(V)]`` int64 of `PlainTable`.
@@ -173,7 +174,7 @@ def sample(
     """
     host = numbers.cpu().numpy().copy()
     vocab_size = logits.shape[1]
-    table = SlotTable(len(logits), frames=0, vocab_size=vocab_size, device=logits.device)
+    table = SlotTable(len(host), frames=0, vocab_size=vocab_size, device=logits.device)
     table.host = host
     table.numbers = numbers
     table.held = lengths.tolist()
@@ -189,7 +190,7 @@ def sample(
         sampler.adopt(slot, RowInput(params, 0, limit, prompt=codes[slot, :prompted]))
     if not slots:
         return
-    partners = [int(host[slot, HostColumn.PARTNER]) for slot in slots]
+    partners = [null_place(int(host[slot, HostColumn.PARTNER]), slot, len(host)) for slot in slots]
     null = [partner for slot, partner in zip(slots, partners, strict=True) if slot != partner]
     own = logits[slots]
     sampled = sampler.step(own, null=logits[null] if null else None)

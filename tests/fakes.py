@@ -106,7 +106,7 @@ class FakeBackend:
         if not job.text.strip():
             raise InvalidRequest("nothing to say", param="input")
         voice = self.voices.speaker(job.voice, job.owner)
-        rows = rows_needed(job.params)
+        rows = rows_needed(job.params, 1.0)
         return Plan(job, job.params, job.params.seed or 7, voice, "en", (), 0.0, rows)
 
     def read(self, job: SpeechJob, on_piece: Callable[[], None] = lambda: None) -> Reading:

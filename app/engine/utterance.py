@@ -16,7 +16,7 @@ from models.prefix import MARKS, Prefix
 from models.prefix_cache import NullKey, VoiceKey
 from models.text.tokenizer import joined
 from models.valle import Valle
-from samplers.knobs.features import is_guided
+from samplers.knobs.features import has_null_row
 from samplers.knobs.params import SamplingParams
 
 _NEVER: Final = 2**31  # more frames than there are
@@ -158,13 +158,13 @@ class UtteranceSpec:
         return NullKey(self.language)
 
     def ar_prefixes(self, model: Valle) -> list[Prefix]:
-        """Return the prefix of the AR and, if it is guided, the unconditional one.
+        """Return the prefix of the AR and, if guidance takes another row, the unconditional one.
 
         Context and utterance form one utterance, without the marks between them. With
         `prompt_as_prefix` the prompt's level 0 begins the response (e-c-k-e-r/vall-e).
         """
         prefixes = [self.ar_prefix(model)]
-        if is_guided(self.params):
+        if has_null_row(self.params, model.config.one_row_strength):
             prefixes.append(self._begun(model, self.null_prefix(model, 0)))
         return prefixes
 

@@ -19,6 +19,7 @@ from app.engine.results import UtteranceResult
 from models.alignment.path import MonotonicPath
 from models.checkpoints.sources import SpeechModel
 from models.prefix import Prefix
+from models.stack.taps import Taps
 from models.text import FrontEnd
 
 MOST_LEAD_FRAMES: Final = 20
@@ -137,7 +138,7 @@ def _attention(
         cache,
         0,
         torch.arange(len(inputs), device=codes.device),
-        [layer],
+        Taps(queries=[layer]),
     )
     keys = cache.keys_of(layer, 0).float()
     text = slice(prefix.text_start, prefix.text_start + symbols)

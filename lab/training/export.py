@@ -2,6 +2,10 @@
 
     python -m lab.training.export codec
     python -m lab.training.export lm
+    python -m lab.training.export null-head
+
+A null head is added to the language model that is there, or in the folder `--to`, on which it was
+trained.
 
 The codec can be exported as soon as its encoder and codebooks have settled. With `--coarse` numbers
 have bfloat16's 8 bits: what training merely goes on from then takes a sixth less in a git history.
@@ -18,7 +22,7 @@ from pathlib import Path
 import torch
 
 from lab.training.cache import NEXT_MODEL, cache_folder
-from models.checkpoints.builtin import load_lm, save_codec, save_lm
+from models.checkpoints.builtin import load_lm, save_codec, save_lm, save_null_head
 from models.codecs.spectral import SpectralCodec
 
 
@@ -60,15 +64,28 @@ def export_lm(*, coarse: bool = False, half_way_from: Path | None = None) -> Non
     save_lm(NEXT_MODEL, CONFIG, tensors)
 
 
+def export_null_head(folder: Path) -> None:
+    """Add the null head to the language model of a folder."""
+    from lab.training.lm.null_head import SPEC
+
+    saved = torch.load(
+        cache_folder() / "null" / "checkpoint.pt", map_location="cpu", weights_only=True
+    )
+    save_null_head(folder, SPEC, saved["head"])
+
+
 def main() -> None:
-    """Export the codec or the language model."""
+    """Export the codec, the language model or its null head."""
     parser = argparse.ArgumentParser(description=main.__doc__)
-    parser.add_argument("what", choices=["codec", "lm"])
+    parser.add_argument("what", choices=["codec", "lm", "null-head"])
     parser.add_argument("--coarse", action="store_true", help="numbers of 8 bits of precision")
     parser.add_argument("--half-way-from", type=Path, metavar="FOLDER", help="language model alone")
+    parser.add_argument("--to", type=Path, default=NEXT_MODEL, help="null head alone")
     args = parser.parse_args()
     if args.what == "codec":
         export_codec(coarse=args.coarse)
+    elif args.what == "null-head":
+        export_null_head(args.to)
     else:
         export_lm(coarse=args.coarse, half_way_from=args.half_way_from)
 

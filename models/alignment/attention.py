@@ -67,6 +67,7 @@ class TextAttention:
         self._queries = queries[-1:]
         query = queries[:-1, self._head].float()
         attention = (query @ self._keys.T * query.shape[-1] ** -0.5).softmax(-1)
-        logits = self._model.logits(hidden[:-1], 0).log_softmax(-1)
+        last = hidden[:-1, : self._model.config.width]  # what else was asked of is behind it
+        logits = self._model.logits(last, 0).log_softmax(-1)
         sampled = to_device(codes.numpy(), logits.device)
         return attention, logits.gather(1, sampled[:, None])[:, 0]

@@ -2,7 +2,8 @@
 
 codec.json  codec.safetensors     the codec
 prior.safetensors                 what clean speech looks like to it, if it restores recordings
-lm.json     lm-*.safetensors      the language model, in parts small enough for a git host
+lm.json     lm-*.safetensors      the language model, in parts small enough for a git host; what
+                                  guides it in one row, if it has that, is a part of its own
 SHA256SUMS                        hashes of the weights, see `models.checkpoints.files`
 voices/                           voices, see `models.voices.voice`
 """
@@ -28,11 +29,18 @@ from models.codecs.encodec import Encodec
 from models.codecs.interface import Codec
 from models.codecs.spectral import MAGNITUDE_FLOOR, SpectralCodec
 from models.codecs.speech_prior import SpeechPrior
-from models.config import CodecConfig, ModelConfig, SpectralCodecConfig, first_problem
+from models.config import (
+    CodecConfig,
+    ModelConfig,
+    NullHeadConfig,
+    SpectralCodecConfig,
+    first_problem,
+)
 from models.valle import Valle
 
 FILE_BYTES = 14 * 2**20
 PRIOR = "prior.safetensors"
+NULL_HEAD = "lm-null-head.safetensors"
 
 _Config = TypeVar("_Config", bound=BaseModel)
 
@@ -108,6 +116,19 @@ def save_lm(folder: Path, config: ModelConfig, tensors: Mapping[str, Tensor]) ->
         size += 2 * tensor.numel()
     write_tensors(folder / f"lm-{number}.safetensors", part)
     write_sums(lm_files(folder))
+    _write_card(folder, config)
+
+
+def save_null_head(folder: Path, spec: NullHeadConfig, tensors: Mapping[str, Tensor]) -> None:
+    """Add a null head of the model of a folder, in place of one that it has; the rest stays."""
+    config = read_config(folder / "lm.json", ModelConfig)
+    named = {f"null_head.{name}": tensor for name, tensor in tensors.items()}
+    write_tensors(folder / NULL_HEAD, named)
+    write_sums([folder / NULL_HEAD])
+    _write_card(folder, config.model_copy(update={"null_head": spec}))
+
+
+def _write_card(folder: Path, config: ModelConfig) -> None:
     (folder / "lm.json").write_text(config.model_dump_json(indent=1) + "\n")
 
 

@@ -149,6 +149,23 @@ def rectify(
 
 
 @kernel
+def gelu_share(x: np.float32) -> np.float32:
+    """Return what GELU multiplies x by.
+
+    By its error function (Abramowitz and Stegun 1964, 7.1.26: within 1.5e-7).
+    """
+    z = abs(x) * _f32(0.70710678)
+    t = _f32(1.0) / (_f32(1.0) + _f32(0.3275911) * z)
+    y = _f32(1.061405429) * t - _f32(1.453152027)
+    y = y * t + _f32(1.421413741)
+    y = y * t - _f32(0.284496736)
+    y = (y * t + _f32(0.254829592)) * t
+    tail = _f32(0.5) * y * exp(-z * z)
+    share: np.float32 = _f32(1.0) - tail if x >= 0 else tail
+    return share
+
+
+@kernel
 def gate(
     product: Int32s,
     scales: Floats,
@@ -157,29 +174,18 @@ def gate(
     integers: Int8s,
     gated_scales: Floats,
 ) -> None:
-    """Quantise ``activation(gate) * up`` of each row ``[2 F]`` of a product: SiLU or GELU.
-
-    GELU by its error function (Abramowitz and Stegun 1964, 7.1.26: within 1.5e-7).
-    """
+    """Quantise ``activation(gate) * up`` of each row ``[2 F]`` of a product: SiLU or GELU."""
     width = integers.shape[1]
     row = np.empty(width, np.float32)
     for r in range(len(product)):
         scale = scales[r]
         for d in range(width):
             x = _f32(product[r, d]) * (scale * columns[d])
-            size = abs(x)
             if silu:
-                small = exp(-size)
+                small = exp(-abs(x))
                 share = (_f32(1.0) if x >= 0 else small) / (_f32(1.0) + small)
             else:
-                z = size * _f32(0.70710678)
-                t = _f32(1.0) / (_f32(1.0) + _f32(0.3275911) * z)
-                y = _f32(1.061405429) * t - _f32(1.453152027)
-                y = y * t + _f32(1.421413741)
-                y = y * t - _f32(0.284496736)
-                y = (y * t + _f32(0.254829592)) * t
-                tail = _f32(0.5) * y * exp(-z * z)
-                share = _f32(1.0) - tail if x >= 0 else tail
+                share = gelu_share(x)
             up = _f32(product[r, width + d]) * (scale * columns[width + d])
             row[d] = x * share * up
         gated_scales[r] = quantize_row(row, integers[r])

@@ -45,6 +45,7 @@ class Int8Linear(nn.Module):
         packed: What was made of matrices; one that several layers share is packed once.
 
     Attributes:
+        tiles: The integers of the matrix; see `models.int8.product.pack`.
         inputs: Number of input features.
         scales: ``[out]``, of each output channel; times ``sqrt(in)`` after a norm.
         bias: ``[out]``, or None.
@@ -62,7 +63,7 @@ class Int8Linear(nn.Module):
         known = {} if packed is None else packed
         if linear.weight not in known:
             known[linear.weight] = _packed(linear.weight)
-        self._tiles, scales = known[linear.weight]
+        self.tiles, scales = known[linear.weight]
         self.inputs = inputs = linear.in_features
         self.scales: Floats = scales * np.float32(1 if norm is None else math.sqrt(inputs))
         self.bias = None if linear.bias is None else linear.bias.detach().float().numpy()
@@ -90,12 +91,12 @@ class Int8Linear(nn.Module):
         """Return the product of rows ``[R, in]``: ``[R, >= out]``, padded with columns of zeros."""
         if missing := -self.inputs % QUAD:
             integers = np.pad(integers, ((0, 0), (0, missing)))
-        product = np.empty((len(integers), len(self._tiles) * COLUMNS), np.int32)
+        product = np.empty((len(integers), len(self.tiles) * COLUMNS), np.int32)
         threads = torch.get_num_threads()
-        if threads > 1 and self._tiles.nbytes >= _PARALLEL_BYTES:
+        if threads > 1 and self.tiles.nbytes >= _PARALLEL_BYTES:
             self._multiply_parallel(integers, product, threads)
         else:
-            multiply(integers, self._tiles, product)
+            multiply(integers, self.tiles, product)
         return product
 
     def _multiply_parallel(self, integers: Int8s, product: Int32s, threads: int) -> None:
@@ -103,12 +104,10 @@ class Int8Linear(nn.Module):
 
         def multiply_share(first: int) -> None:
             last = first + share
-            multiply(
-                integers, self._tiles[first:last], product[:, first * COLUMNS : last * COLUMNS]
-            )
+            multiply(integers, self.tiles[first:last], product[:, first * COLUMNS : last * COLUMNS])
 
-        share = -(-len(self._tiles) // threads)
-        list(_threads(threads).map(multiply_share, range(0, len(self._tiles), share)))
+        share = -(-len(self.tiles) // threads)
+        list(_threads(threads).map(multiply_share, range(0, len(self.tiles), share)))
 
 
 @cache

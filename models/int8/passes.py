@@ -18,6 +18,7 @@ from models.int8.cache import Int8Cache
 from models.int8.linear import Int8Linear
 from models.stack.block import Block
 from models.stack.slot_cache import SlotCache
+from models.stack.taps import NO_TAPS, Taps, with_outputs
 from models.stack.transformer import Transformer
 
 
@@ -47,7 +48,7 @@ class Int8Passes:
         positions: Tensor,
         cache: SlotCache,
         slots: Sequence[int],
-        layers: Sequence[int] = (),
+        taps: Taps = NO_TAPS,
     ) -> tuple[Tensor, Tensor]:
         """Append one position to each of several slots; see `CachedPasses.step`."""
         for slot in slots:
@@ -55,7 +56,7 @@ class Int8Passes:
         starts = [cache.lengths[slot] for slot in slots]
         ends = [start + 1 for start in starts]
         rows = _Activations(x, positions, slots, starts, ends, self._heads)
-        done = self._run(rows, cache, None, layers)
+        done = self._run(rows, cache, None, taps)
         for slot in slots:
             cache.advance(slot, 1)
         return done
@@ -67,7 +68,7 @@ class Int8Passes:
         cache: SlotCache,
         slot: int,
         mask: Tensor | None,
-        layers: Sequence[int] = (),
+        taps: Taps = NO_TAPS,
     ) -> tuple[Tensor, Tensor]:
         """Append several positions to one slot; see `CachedPasses.extend`."""
         count = len(x)
@@ -78,18 +79,19 @@ class Int8Passes:
         starts = range(start, end)
         ends = [end] * count
         rows = _Activations(x, positions, slots, starts, ends, self._heads)
-        done = self._run(rows, cache, None if mask is None else mask.numpy(), layers)
+        done = self._run(rows, cache, None if mask is None else mask.numpy(), taps)
         cache.advance(slot, count)
         return done
 
     def _run(
-        self, rows: "_Activations", cache: SlotCache, mask: Bools | None, layers: Sequence[int]
+        self, rows: "_Activations", cache: SlotCache, mask: Bools | None, taps: Taps
     ) -> tuple[Tensor, Tensor]:
-        """Return the rows after the final norm, and the queries of some layers."""
+        """Return the rows after the final norm, and what is asked of some layers."""
         if not isinstance(cache, Int8Cache):
             raise ValueError("an int8 stack needs an Int8Cache: see Transformer.new_cache")
-        wanted = [layer % len(self._layers) for layer in layers]
-        queries = rows.queries.new_empty(len(layers), *rows.queries.shape)
+        wanted = [layer % len(self._layers) for layer in taps.queries]
+        queries = rows.queries.new_empty(len(wanted), *rows.queries.shape)
+        outputs: list[Tensor] = []
         blocks = enumerate(zip(self._layers, cache.layers, strict=True))
         for number, ((qkv, out, gate_up, down), layer) in blocks:
             qkv.quantize(rows.x, rows.integers, rows.scales)
@@ -129,9 +131,11 @@ class Int8Passes:
             for place, one in enumerate(wanted):
                 if one == number:
                     queries[place] = rows.queries  # which the next block overwrites
+            if number in taps.outputs:
+                outputs.append(rows.hidden.clone())
         y = torch.empty_like(rows.hidden)
         kernels.rms_norm(rows.x, self._gain, self._eps, y.numpy())
-        return y, queries
+        return with_outputs(y, outputs), queries
 
 
 class _Activations:

@@ -3,7 +3,9 @@
 from torch import Tensor, nn
 
 from models.int8.linear import Int8Linear, Packed
+from models.int8.null_head import Int8NullHead
 from models.int8.passes import Int8Passes
+from models.null_head import NullHead
 from models.stack.block import Block
 from models.stack.transformer import Transformer
 
@@ -21,7 +23,9 @@ def quantize_linears(model: nn.Module) -> None:
             _replace_after_norm(module, "attention_norm", module.attention, "qkv", packed)
             _replace_after_norm(module, "feed_forward_norm", module.feed_forward, "gate_up", packed)
         for name, child in module.named_children():
-            if isinstance(child, nn.Linear):
+            if isinstance(child, NullHead):
+                setattr(module, name, Int8NullHead(child))
+            elif isinstance(child, nn.Linear):
                 setattr(module, name, Int8Linear(child, packed=packed))
         if isinstance(module, Transformer):
             stacks.append(module)

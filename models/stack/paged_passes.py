@@ -18,6 +18,7 @@ from models.cuda.kernels.reference import gather
 from models.stack.attention import attention_statistics
 from models.stack.block import Block, RmsNorm
 from models.stack.paged_cache import PAGE, PagedCache, PagePool
+from models.stack.taps import NO_TAPS, Taps, chosen, with_outputs
 
 
 class Placed(NamedTuple):
@@ -52,15 +53,16 @@ class PagedPasses:
         self.rotations = rotations
         self.pool = pool
 
-    def run(self, x: Tensor, placed: Placed, layers: Sequence[int] = ()) -> tuple[Tensor, Tensor]:
+    def run(self, x: Tensor, placed: Placed, taps: Taps = NO_TAPS) -> tuple[Tensor, Tensor]:
         """Append new positions to the sequences.
 
         Args:
             x: ``[B * C, D]``, those of a sequence together.
-            layers: Whose queries are returned.
+            taps: What is returned of some layers.
 
         Returns:
-            ``[B * C, D]`` after the final norm, and queries ``[L, B * C, heads, head_dim]``.
+            ``[B * C, (1 + n) * D]`` and queries ``[L, B * C, heads, head_dim]``; see
+            `models.stack.slot_cache.CachedPasses`.
         """
         project = self._kernels.of(operators.project)
         add_product = self._kernels.of(operators.add_product)
@@ -69,6 +71,7 @@ class PagedPasses:
         rotations, places, seen, pages = placed
         x = x.clone()  # what is given is not changed
         asked: list[Tensor] = []
+        outputs: list[Tensor] = []
         for number, block in enumerate(self._blocks):
             attention = block.attention
             feed_forward = block.feed_forward
@@ -85,8 +88,11 @@ class PagedPasses:
             gated = project(x, up.weight, norm.weight, norm.eps, feed_forward.kind, up.bias)
             add_product(x, gated, feed_forward.down.weight, feed_forward.down.bias)
             asked.append(queries)
+            if number in taps.outputs:
+                outputs.append(x.clone())
         last = self._last_norm
-        return self._kernels.of(operators.norm)(x, last.weight, last.eps), chosen(asked, layers)
+        hidden = self._kernels.of(operators.norm)(x, last.weight, last.eps)
+        return with_outputs(hidden, outputs), chosen(asked, taps.queries)
 
     def layout(
         self, positions: Tensor, lengths: Tensor, counts: Tensor, reach: Tensor
@@ -125,7 +131,7 @@ class PagedPasses:
         cache: PagedCache,
         slot: int,
         mask: Tensor | None,
-        layers: Sequence[int] = (),
+        taps: Taps = NO_TAPS,
     ) -> tuple[Tensor, Tensor]:
         """Append positions to a slot; see `CachedPasses`. Each sees those up to some later one."""
         count = len(x)
@@ -138,15 +144,6 @@ class PagedPasses:
         cache.reserve(slot, held + count)
         table = to_device([[held, count, *cache.pages(slot)]], x.device)
         layout = self.layout(positions[None], table[:, 0], table[:, 1], reach)
-        found = self.run(x, layout(table[:, 2:]), layers)
+        found = self.run(x, layout(table[:, 2:]), taps)
         cache.advance(slot, count)
         return found
-
-
-def chosen(queries: Sequence[Tensor], layers: Sequence[int]) -> Tensor:
-    """Return ``[L, S, heads, head_dim]``, the queries of some of all layers."""
-    if not layers:
-        return queries[-1][None][:0]
-    if len(layers) == 1:  # no copy, which would be a kernel more of each captured step
-        return queries[layers[0]][None]
-    return torch.stack([queries[layer] for layer in layers])

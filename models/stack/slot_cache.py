@@ -12,6 +12,8 @@ from typing import Any, Protocol, Self
 
 from torch import Tensor
 
+from models.stack.taps import NO_TAPS, Taps
+
 
 @dataclass(frozen=True)
 class Held:
@@ -112,8 +114,9 @@ class CachedPasses(Protocol):
 
     In integers `models.int8`, installed from outside.
     Both passes raise ValueError, and no slot has grown, if one is full or the cache is of another
-    kind. They return hidden states ``[S, D]`` after the final norm, and the queries of ``layers``,
-    ``[L, S, heads, head_dim]``, rotated as `SlotCache.keys_of` rotates its keys.
+    kind. They return hidden states ``[S, (1 + n) * D]`` after the final norm, and behind each what
+    the n layers of ``taps.outputs`` gave; and queries ``[L, S, heads, head_dim]`` of the layers of
+    ``taps.queries``, rotated as `SlotCache.keys_of` rotates its keys.
     """
 
     def new_cache(self, slots: int, max_length: int) -> SlotCache:
@@ -125,7 +128,7 @@ class CachedPasses(Protocol):
         positions: Tensor,
         cache: SlotCache,
         slots: Sequence[int],
-        layers: Sequence[int] = (),
+        taps: Taps = NO_TAPS,
     ) -> tuple[Tensor, Tensor]:
         """Append one position, with id ``positions[b]``, to each of several distinct slots."""
 
@@ -136,7 +139,7 @@ class CachedPasses(Protocol):
         cache: SlotCache,
         slot: int,
         mask: Tensor | None,
-        layers: Sequence[int] = (),
+        taps: Taps = NO_TAPS,
     ) -> tuple[Tensor, Tensor]:
         """Append several positions to one slot.
 

@@ -27,8 +27,9 @@ from models.stack.batching import UNPADDED, Batching, RowFunction, measure_batch
 from models.stack.block import Block, RmsNorm
 from models.stack.cache import KVCache
 from models.stack.paged_cache import PagedCache, PagePool
-from models.stack.paged_passes import PagedPasses, chosen
+from models.stack.paged_passes import PagedPasses
 from models.stack.slot_cache import CachedPasses, SlotCache
+from models.stack.taps import NO_TAPS, Taps, chosen, with_outputs
 
 MAX_POSITIONS = 8192
 PADDING_RANK = torch.iinfo(torch.int32).max
@@ -150,7 +151,7 @@ class Transformer(nn.Module):
         cache: SlotCache,
         slot: int,
         ranks: Tensor | None = None,
-        layers: Sequence[int] = (),
+        taps: Taps = NO_TAPS,
     ) -> tuple[Tensor, Tensor]:
         """Append vectors ``x [S, D]`` to a slot, as `CachedPasses.extend`.
 
@@ -163,13 +164,14 @@ class Transformer(nn.Module):
             mask = torch.cat([past, ranks[None] <= ranks[:, None]], 1)
         x = self.entered(x, positions)
         if isinstance(cache, PagedCache):
-            return self.paged(cache.pool).extend(x, positions, cache, slot, mask, layers)
+            return self.paged(cache.pool).extend(x, positions, cache, slot, mask, taps)
         if self._passes is not None:
-            return self._passes.extend(x, positions, cache, slot, mask, layers)
+            return self._passes.extend(x, positions, cache, slot, mask, taps)
         cache = _as_kv_cache(cache)
         rotations = self.rotations[positions]
         visible = None if mask is None else mask[None]
         asked: list[Tensor] = []
+        outputs: list[Tensor] = []
         for number, block in enumerate(self.blocks):
             attention = block.attention
             queries, keys, values = attention.project_complex(block.attention_norm(x), rotations)
@@ -177,8 +179,10 @@ class Transformer(nn.Module):
             x = x + attention.out(attend_grouped(queries, *cached, visible))
             x = x + block.feed_forward(block.feed_forward_norm(x))
             asked.append(queries)
+            if number in taps.outputs:
+                outputs.append(x)
         cache.advance(slot, len(x))
-        return self.norm(x), chosen(asked, layers)
+        return with_outputs(self.norm(x), outputs), chosen(asked, taps.queries)
 
     def step(
         self,
@@ -186,7 +190,7 @@ class Transformer(nn.Module):
         positions: Tensor,
         cache: SlotCache,
         slots: Sequence[int],
-        layers: Sequence[int] = (),
+        taps: Taps = NO_TAPS,
     ) -> tuple[Tensor, Tensor]:
         """Append a vector ``x [B, D]`` to each of B distinct slots, as `CachedPasses.step`.
 
@@ -194,10 +198,10 @@ class Transformer(nn.Module):
         """
         x = self.entered(x, positions)
         if self._passes is not None:
-            return self._passes.step(x, positions, cache, slots, layers)
+            return self._passes.step(x, positions, cache, slots, taps)
         cache = _as_kv_cache(cache)
         parts = [
-            self._step_block(x[part], positions[part], cache, slots[part], layers)
+            self._step_block(x[part], positions[part], cache, slots[part], taps)
             for part in self.batching.blocks(len(x))
         ]
         if len(parts) == 1:
@@ -211,7 +215,7 @@ class Transformer(nn.Module):
         positions: Tensor,
         cache: KVCache,
         slots: Sequence[int],
-        layers: Sequence[int],
+        taps: Taps,
     ) -> tuple[Tensor, Tensor]:
         """As `step`, for the rows of one block of `batching`."""
         count = len(x)
@@ -220,6 +224,7 @@ class Transformer(nn.Module):
         places = cache.grow(slots)
         rotations = self.rotations[positions]
         asked: list[Tensor] = []
+        outputs: list[Tensor] = []
         for number, block in enumerate(self.blocks):
             attention = block.attention
             queries, keys, values = attention.project_complex(block.attention_norm(x), rotations)
@@ -228,7 +233,9 @@ class Transformer(nn.Module):
             x = x + attention.out(batching.pad(attended))
             x = x + block.feed_forward(block.feed_forward_norm(x))
             asked.append(queries[:count])
-        return self.norm(x[:count]), chosen(asked, layers)
+            if number in taps.outputs:
+                outputs.append(x[:count])
+        return with_outputs(self.norm(x[:count]), outputs), chosen(asked, taps.queries)
 
 
 class AddedPositions(nn.Module):

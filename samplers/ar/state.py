@@ -27,6 +27,10 @@ NEVER = -(2**31)
 """The frame of an act that never was: longer ago than any interval."""
 
 
+PREDICTED = -1
+"""In place of a partner's slot: the unconditional logits are behind those of all slots."""
+
+
 class HostColumn(IntEnum):
     """The columns of `SlotTable.numbers`, which the host alone writes."""
 
@@ -37,7 +41,13 @@ class HostColumn(IntEnum):
     PROMPTED = 4  # codes of a prompt that its penalties count
     AVOID_UNTIL = 5  # the first frame at which `avoid` is not added to its logits any more
     UNGUIDED_UNTIL = 6  # the first frame at which it is guided again
-    PARTNER = 7  # the slot of its unconditional logits; its own if it is not guided
+    # the slot of its unconditional logits, its own if it is not guided, or `PREDICTED`
+    PARTNER = 7
+
+
+def null_place(partner: int, slot: int, slots: int) -> int:
+    """Return where a row's unconditional logits are among those of so many slots, or behind."""
+    return slots + slot if partner == PREDICTED else partner
 
 
 class Avoided(NamedTuple):

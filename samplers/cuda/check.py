@@ -6,7 +6,7 @@ from typing import Any, Final
 import torch
 
 from gpu.kernels import Arguments, RandomInputs, Trial
-from samplers.ar.state import HostColumn
+from samplers.ar.state import PREDICTED, HostColumn
 from samplers.cuda import operators
 from samplers.knobs.params import SamplingParams
 from samplers.plain import plain_row
@@ -37,10 +37,11 @@ def trial(vocab_size: int, stop_token: int, device: torch.device) -> Trial:
         numbers[:, HostColumn.UNGUIDED_UNTIL] = torch.tensor((0, 1, 30))
         codes = random.whole(vocab_size - 1, _ROWS, 100)
         lengths = torch.tensor((95, 0, 30)).to(device)
-        logits, avoid = (random.normal(_ROWS, vocab_size) for _ in range(2))
+        logits = random.normal(2 * _ROWS, vocab_size)
+        avoid = random.normal(_ROWS, vocab_size)
         changed = codes, lengths, random.whole(3, _ROWS) == 0
         results = torch.zeros(_ROWS, 3, dtype=torch.float64, device=device)
-        for knobs, partners in ((_GUIDED, (1, 2, 0)), (_PENALISED, (0, 1, 2))):
+        for knobs, partners in ((_GUIDED, (1, 2, PREDICTED)), (_PENALISED, (0, 1, 2))):
             numbers[:, HostColumn.PARTNER] = torch.tensor(partners)
             records = [plain_row(SamplingParams.model_validate(one), vocab_size) for one in knobs]
             plain = torch.stack(records).to(device)

@@ -12,6 +12,7 @@ import triton.language as tl
 from torch import Tensor
 
 from gpu.launch import await_others, launch
+from samplers.ar.state import PREDICTED as _PREDICTED
 from samplers.ar.state import HostColumn
 from samplers.ops import penalties
 from samplers.ops.rows import LARGEST_LOGIT
@@ -27,6 +28,7 @@ KEY, ATTEMPT, PARTNER = (
     tl.constexpr(int(one)) for one in (HostColumn.KEY, HostColumn.ATTEMPT, HostColumn.PARTNER)
 )
 PROMPTED = tl.constexpr(int(HostColumn.PROMPTED))
+PREDICTED = tl.constexpr(_PREDICTED)
 NUMBERS = tl.constexpr(len(HostColumn))
 
 TEMPERATURE, TOP_K, TOP_P, MIN_P, KEEP, STRENGTH, RESCALE, LEAST, SPAN = (
@@ -205,7 +207,9 @@ def sample_kernel(
 
     # Guidance, and what attempts before this one must not sample again.
     given = tl.load(logits + row * SIZE + ids, inside, float("-inf"))
-    null = tl.load(logits + partner * SIZE + ids, inside, float("-inf"))
+    behind = tl.num_programs(0) + row
+    place = tl.where(partner == PREDICTED, behind, partner)
+    null = tl.load(logits + place * SIZE + ids, inside, float("-inf"))
     broken = tl.max((inside & ((given != given) | (null != null))).to(tl.int32), 0)
     x = given
     if (partner != row) & (length >= tl.load(own + UNGUIDED_UNTIL)):
@@ -285,7 +289,8 @@ def sample_kernel(
 def sample(logits: Tensor, numbers: Tensor, avoid: Tensor, knobs: Tensor, *state: Any) -> None:
     """As `samplers.plain.sample`."""
     *changed, stop_token = state
-    (rows, size) = logits.shape
+    rows = len(numbers)
+    size = logits.shape[1]
     codes = changed[0]
     table = PlainTable.of(knobs, size)
     launch(

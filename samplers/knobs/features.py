@@ -111,9 +111,19 @@ def sequences_of(params: SamplingParams) -> int:
     return max(params.beam_width, params.best_of, ways)
 
 
-def rows_needed(params: SamplingParams) -> int:
-    """Return how many rows an utterance needs: one a sequence, two if guided."""
-    return sequences_of(params) * (2 if is_guided(params) else 1)
+def has_null_row(params: SamplingParams, one_row_strength: float) -> bool:
+    """Return whether guidance of level 0 takes a row of its own, without text and prompt.
+
+    A model that predicts that row's logits does so up to ``one_row_strength``, 1 if it does not. A
+    request takes as many rows whoever asks what of it, so that a trace shows the codes that a
+    request without one has.
+    """
+    return is_guided(params) and (params.cfg_strength > one_row_strength or params.cfg_rescale > 0)
+
+
+def rows_needed(params: SamplingParams, one_row_strength: float) -> int:
+    """Return how many rows an utterance needs: one a sequence, two with a null row."""
+    return sequences_of(params) * (2 if has_null_row(params, one_row_strength) else 1)
 
 
 def rewindable(params: SamplingParams, frames: int) -> int:

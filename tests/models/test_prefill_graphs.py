@@ -10,6 +10,7 @@ from models.prefill_graphs import PIECES, PrefillGraphRunner, padded_lengths
 from models.prefix import Prefix
 from models.prefix_cache import NullKey, PrefixCache, SlotPrefix, VoiceKey, one_by_one
 from models.stack.paged_cache import PAGE, PagedCache, PagePool
+from models.stack.taps import Taps
 from models.valle import Valle
 from tests.capture.tape import Tape
 from tests.capture.watch import Watch
@@ -129,12 +130,16 @@ def test_what_sees_nothing_after_it_is_read_piece_by_piece_also_frames_behind_it
                 assert torch.allclose(found, expected, atol=1e-4)
 
 
-def test_queries_are_those_of_the_layer_that_is_asked_for() -> None:
+def test_what_is_told_of_layers_is_of_those_that_are_asked_for() -> None:
     model, pool, _, tape = made([0])
-    captured = PrefillGraphRunner(model, pool, [0], tape.capture, layers=[0])
+    taps = Taps(queries=[0], outputs=[0, 1])
+    captured = PrefillGraphRunner(model, pool, [0], tape.capture, taps=taps)
     prefix = model.prefix(text(0, 9), 0)
-    ((_, queries),) = captured([prefix], [(pool.new_cache(1, 90), 0)])
-    assert torch.allclose(queries, model.read(prefix, model.new_cache(1, 90), 0, [0])[1], atol=1e-4)
+    ((hidden, queries),) = captured([prefix], [(pool.new_cache(1, 90), 0)])
+    expected, asked = model.read(prefix, model.new_cache(1, 90), 0, taps)
+    assert hidden.shape[1] == 3 * model.config.width
+    torch.testing.assert_close(hidden, expected, atol=1e-4, rtol=0)
+    torch.testing.assert_close(queries, asked, atol=1e-4, rtol=0)
 
 
 def test_a_text_that_is_a_block_is_not_read_in_pieces() -> None:

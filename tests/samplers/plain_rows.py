@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from samplers import plain
-from samplers.ar.state import HostColumn, SlotTable
+from samplers.ar.state import PREDICTED, HostColumn, SlotTable
 from samplers.knobs.params import SamplingParams
 from samplers.ops.sample import Stage, stream_key
 from samplers.plain import plain_row
@@ -73,6 +73,7 @@ def rows_of(seed: int, device: torch.device, codes: int = STOP) -> SlotTable:
     table.codes.copy_(integers(codes, ROWS, 47))
     table.lengths.copy_(lengths)
     table.stopped.copy_(integers(4) == 0)
+    table.numbers[(integers(4) == 0).to(device), HostColumn.PARTNER] = PREDICTED
     return table
 
 
@@ -92,7 +93,9 @@ def records(knobs: Sequence[Mapping[str, Any]], number: int, partners: Sequence[
 
 
 def logits_of(number: int) -> Tensor:
-    logits = 3 * torch.randn(ROWS, CODES, generator=torch.Generator().manual_seed(number))
+    """Return those of all rows, and behind them what is predicted of their null condition."""
+    chance = torch.Generator().manual_seed(number)
+    logits = torch.cat([3 * torch.randn(ROWS, CODES, generator=chance) for _ in range(2)])
     kind = number % 4
     if kind == 1:  # ties
         logits = logits.round()

@@ -31,6 +31,7 @@ FAULTS = [
     ("_clean(x[code]) + bias[code]", "_clean(x[code])"),
     ("length < numbers[row, _AVOID_UNTIL]", "length <= numbers[row, _AVOID_UNTIL]"),
     ("or length < numbers[row, _UNGUIDED_UNTIL]", ""),
+    ("rows + row if", "rows + row - 1 if"),
     ("or knobs[_ONCE] == 0", ""),
     ("counts[code] = 0\n", "counts[code] += 0\n"),
     ("x[code] > 0 or mode == _RAW", "mode == _RAW"),

@@ -29,5 +29,5 @@ def test_the_numbers_of_a_row_say_what_its_params_do(seed: int) -> None:
     for step in range(30):
         logits = logits_of(seed + 100 * step)
         found = sampled(plain.sample, logits, packed, table)[:, 0]
-        assert found.tolist() == sampler.step(logits).tolist()
+        assert found.tolist() == sampler.step(logits[:ROWS]).tolist()
     assert torch.equal(packed.lengths, sampler.table.lengths)

@@ -11,6 +11,7 @@ from app.engine.ar.model_runner import ArModelRunner, Fetch, ModelOutput, Sample
 from app.engine.ar.sequence import ArSequence, GuidanceBranch
 from models.prefix_cache import one_by_one
 from models.valle import Valle
+from samplers.ar.state import null_place
 from samplers.plain import RESULTS
 
 _Row = tuple[ArSequence, GuidanceBranch]
@@ -21,7 +22,7 @@ class _Decoded(NamedTuple):
 
     active: Sequence[int]  # places of those that sample
     guided: Sequence[int]  # and of those of them that are guided
-    slots: Sequence[int]  # of each row
+    slots: Sequence[int]  # of each row; behind all slots where it is predicted
     logits: Tensor  # ``[A + G, V]``
     attention: Tensor  # ``[4, A]``
     text: Tensor | None  # ``[A, W]``, as `ModelOutput.text`
@@ -35,8 +36,10 @@ class EagerRunner(ArModelRunner):
         from samplers import compiled  # needs numba, absent where torch is alone
 
         self._sample = compiled.sample
-        # ``[S, V]`` of the newest step by slots, and ``[S, RESULTS]`` what was sampled
-        self._logits = torch.zeros(slots, self.sampler.vocab_size)
+        # ``[S, V]`` of the newest step by slots, behind them what is predicted of the null
+        # condition; and ``[S, RESULTS]`` what was sampled
+        places = slots if model.null_head is None else 2 * slots
+        self._logits = torch.zeros(places, self.sampler.vocab_size)
         self._results = torch.zeros(slots, RESULTS, dtype=torch.float64)
 
     def feed(self, sequences: Sequence[ArSequence]) -> ModelOutput:
@@ -50,7 +53,7 @@ class EagerRunner(ArModelRunner):
             own = own[index]
             attention = attention[:, index]
             text = None if text is None else text[index]
-            pairs = [place for place, one in enumerate(sequences) if len(one.conditions) > 1]
+            pairs = [place for place, one in enumerate(sequences) if one.is_guided]
             null = null[_rows_of(fed.guided, pairs)] if fed.guided else null
         return ModelOutput(
             own,
@@ -121,6 +124,7 @@ class EagerRunner(ArModelRunner):
         """Run the newest frame of each sequence that is not idle."""
         active = list[int]()
         guided = list[int]()
+        paired = list[int]()
         rows = list[_Row]()
         null_rows = list[_Row]()
         for place, sequence in enumerate(sequences):
@@ -128,25 +132,42 @@ class EagerRunner(ArModelRunner):
                 continue
             active.append(place)
             rows.append((sequence, sequence.conditions[0]))
-            if len(sequence.conditions) > 1:
+            if sequence.is_guided:
                 guided.append(place)
+            if len(sequence.conditions) > 1:
+                paired.append(place)
                 null_rows.append((sequence, sequence.conditions[1]))
         rows += null_rows
         slots = [branch.slot for _, branch in rows]
-        hidden, attention, text = self._decode(rows, slots)
+        states, attention, text = self._decode(rows, slots)
+        in_all = len(self.table.held)
+        null = [null_place((one := sequences[place]).partner, one.slot, in_all) for place in guided]
         return _Decoded(
             active,
             guided,
-            slots,
-            self.model.logits(hidden, 0).float(),
+            [*slots[: len(active)], *null],
+            self._logits_of(states, active, paired, guided),
             attention[:, : len(active)],
             None if text is None else text[: len(active)],
         )
 
+    def _logits_of(
+        self, states: Tensor, active: Sequence[int], paired: Sequence[int], guided: Sequence[int]
+    ) -> Tensor:
+        """Return ``[A + G, V]`` of the places of `_Decoded`, of which some have a null row."""
+        if len(paired) == len(guided):
+            return self.model.logits(states[:, : self.model.config.width], 0)
+        predicted = sorted({*guided}.difference(paired))
+        logits = self.model.logits_with_null(states, _rows_of(active, predicted))
+        if not paired:
+            return logits
+        behind = dict(zip([*paired, *predicted], range(len(active), len(logits)), strict=True))
+        return logits[[*range(len(active)), *(behind[place] for place in guided)]]
+
     def _decode(
         self, rows: Sequence[_Row], slots: Sequence[int]
     ) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Return ``[R, D]``, ``[4, R]``, ``[R, W]`` of each newest frame, or of its prefix."""
+        """Return states, ``[4, R]``, ``[R, W]`` of each newest frame, or of its prefix."""
         fed = [place for place, (sequence, _) in enumerate(rows) if sequence.codes]
         if len(fed) == len(rows):
             hidden, attention, queries = self._step(rows, slots)
@@ -173,7 +194,7 @@ class EagerRunner(ArModelRunner):
         return hidden, attention, text
 
     def _step(self, rows: Sequence[_Row], slots: Sequence[int]) -> tuple[Tensor, Tensor, Tensor]:
-        """Return ``[R, D]``, ``[4, R]``, ``[R, head_dim]`` of each newest frame; see `_decode`."""
+        """Return states, ``[4, R]``, ``[R, head_dim]`` of each newest frame; see `_decode`."""
         stack = self.model.stack(0)
         device = self.model.separator.device
         newest = list[int]()
@@ -183,7 +204,7 @@ class EagerRunner(ArModelRunner):
             positions.append(branch.start + len(sequence.codes) - 1)
         embedded = self.model.embed_response(torch.tensor(newest, device=device)[:, None], 0)
         places = torch.tensor(positions, device=device)
-        hidden, queries = stack.step(embedded, places, self.cache, slots, self.layers)
+        hidden, queries = stack.step(embedded, places, self.cache, slots, self.taps)
         attention = torch.full((4, len(rows)), torch.nan, device=device)
         for place, (one, condition) in enumerate(rows):
             if one.wants_attention and condition is one.conditions[0]:

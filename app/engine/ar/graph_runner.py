@@ -27,7 +27,7 @@ from models.prefill_graphs import PrefillGraphRunner
 from models.stack.paged_cache import PAGE, PagedCache, PagePool
 from models.stack.paged_passes import Placed
 from models.valle import Valle
-from samplers.ar.state import HostColumn
+from samplers.ar.state import HostColumn, null_place
 from samplers.cuda import operators
 
 
@@ -50,7 +50,9 @@ class GraphRunner(ArModelRunner):
         self._passes = model.transformer.paged(pool)
         self._graphs = StepGraphs.up_to(slots)
         self.places = RowPages(pool, slots, max_length, device)
-        self._logits = torch.zeros(slots, vocab_size, device=device)
+        # By slots, behind them what is predicted of the null condition
+        in_all = slots if model.null_head is None else 2 * slots
+        self._logits = torch.zeros(in_all, vocab_size, device=device)
         self._attention = torch.zeros(4, slots, device=device)
         self._results = StepResults(slots, self.stride, self.text_width, device)
         for slot in range(slots):
@@ -62,7 +64,7 @@ class GraphRunner(ArModelRunner):
         self._send_asked = Upload(self._asked).send
         self.places.send()
         self._send_numbers(self._sent)
-        model.logits(self.first_hidden, 0)  # measures what it has to before it is captured
+        self._logits_of(self.first_hidden)  # measures what it has to before it is captured
         # Largest first: the others then find all the memory that they need in the shared pool.
         graphs = self._graphs
         graphs.attending = capture(partial(self._feed, slots, attends=True))
@@ -78,8 +80,11 @@ class GraphRunner(ArModelRunner):
         replay = graphs.attending if wanted else graphs.feeding[self._used_rows()]
         self._replay(replay, sequences, 1)
         asked = np.zeros(self._asked.shape, np.int64)
-        partners = [one.partner for one in sequences]
-        guided = [one.partner for one in sequences if len(one.conditions) > 1]
+        slots_in_all = len(self.table.held)
+        partners = [null_place(one.partner, one.slot, slots_in_all) for one in sequences]
+        guided = [
+            partner for one, partner in zip(sequences, partners, strict=True) if one.is_guided
+        ]
         for row, slots in zip(
             asked, ([one.slot for one in sequences], partners, guided), strict=True
         ):
@@ -202,19 +207,28 @@ class GraphRunner(ArModelRunner):
         placed = Placed(rotations, stored, seen[:, None], places.sent_pages[:rows])
         embedded = self.model.embed_response(code[:, None], 0)
         embedded = self.model.transformer.entered(embedded, position)
-        hidden, queries = self._passes.run(embedded, placed, self.layers)
+        hidden, queries = self._passes.run(embedded, placed, self.taps)
         hidden = torch.where(begins[:, None], self.first_hidden[:rows], hidden)
         if self.text_width:  # leave the attention to the text, too
             asked = self._aligned(queries)
             asked = torch.where(begins[:, None], self.first_query[:rows], asked)
             scores = (self.text_keys[:rows] @ asked[..., None])[..., 0] + self.text_bias[:rows]
             self._results.text[:rows, frame].copy_(scores.softmax(-1))
-        return self.model.logits(hidden, 0), queries[0], seen, begins
+        return self._logits_of(hidden), queries[0], seen, begins
+
+    def _logits_of(self, states: Tensor) -> Tensor:
+        """Return logits ``[R, V]``, and behind them what is predicted of the null condition."""
+        if self.model.null_head is None:
+            return self.model.logits(states, 0)
+        return self.model.logits_with_null(states, slice(None))
 
     def _feed(self, rows: int, *, attends: bool = False) -> None:
         """Leave the logits of the first rows, and the statistics of their attention if asked."""
         logits, queries, seen, begins = self._run(rows)
-        self._logits[:rows].copy_(logits)
+        self._logits[:rows].copy_(logits[:rows])
+        if len(logits) > rows:
+            behind = len(self.table.held)
+            self._logits[behind : behind + rows].copy_(logits[rows:])
         if attends:
             found = self._passes.attention(queries, seen, self.places.sent_pages[:rows])
             first = self.first_attention[:, :rows]

@@ -25,12 +25,13 @@ from models.prefix import Prefix
 from models.prefix_cache import PrefixCache, Read, SlotPrefix
 from models.stack.attention import attention_statistics
 from models.stack.slot_cache import SlotCache
+from models.stack.taps import Taps
 from models.valle import Valle
 from samplers.ar.backtracking import Backtracker
 from samplers.ar.sampler import ArSampler, StepResult
 from samplers.ar.state import Avoided, HostColumn, RowInput, SampledCodes, SlotTable
 from samplers.ar.trace import TraceStep, log_prob_of
-from samplers.knobs.features import is_on, rows_needed
+from samplers.knobs.features import is_on, sequences_of
 from samplers.ops.rows import sanitise
 from samplers.plain import is_plain, plain_row, plain_width
 
@@ -42,7 +43,7 @@ class ModelOutput(NamedTuple):
     """What the model says to B sequences."""
 
     own: Tensor  # ``[B, V]`` logits with the text; any in those that are idle, as in the others
-    null: Tensor | None  # ``[G, V]`` without it, of those that are guided; None if none is
+    null: Tensor | None  # ``[G, V]`` without it, or predicted, of those that are guided, if any is
     attention: Tensor  # ``[B, 4]`` float32 of `samplers.ops.entropix.ATTENTION`
     invalid: Tensor  # ``[n]`` bool: whether there was a NaN
     places: Sequence[int]  # whose, of each of the n
@@ -99,18 +100,17 @@ class ArModelRunner(ABC):
     # How many frames a step has that `sample` queues
     stride: ClassVar[int] = 1
 
-    def __init__(
-        self, model: Valle, cache: SlotCache, reader: Callable[[Sequence[int]], Read]
-    ) -> None:
+    def __init__(self, model: Valle, cache: SlotCache, reader: Callable[[Taps], Read]) -> None:
         config = model.config
         device = model.separator.device
         slots = len(cache.lengths)
         self.model = model
         self.cache = cache
         head = config.alignment
-        # Whose queries are read: the last layer's, and that of the alignment head
-        self.layers = [-1] if head is None else [-1, head.layer]
-        self._read = reader(self.layers)
+        # The queries of the last layer and of the alignment head, and what the null head reads
+        asked = [-1] if head is None else [-1, head.layer]
+        self.taps = Taps(asked, model.null_taps.outputs)
+        self._read = reader(self.taps)
         # The keys of the alignment head of the symbols of each slot's text, ``[S, W, head_dim]``,
         # what is added to their scores, ``[S, W]``, and the query at the end of the prefix
         self.text_width = (
@@ -128,9 +128,9 @@ class ArModelRunner(ABC):
             shared=not self.lag,
         )
         self.sampler = ArSampler(self.table, stop_token=config.stop_token)
-        # ``[S, D]``, the stack's output at the end of the prefix in each slot, which predicts the
-        # first frame
-        self.first_hidden = model.separator.new_zeros(slots, config.width)
+        # ``[S, (1 + L) * D]``, the hidden states at the end of the prefix in each slot, which
+        # predict the first frame
+        self.first_hidden = model.separator.new_zeros(slots, self.taps.width(config.width))
         # ``[4, S]`` float32, the attention statistics there; NaN where not computed
         self.first_attention = torch.zeros(4, slots, device=device)
         self._free = list(range(slots))
@@ -161,7 +161,7 @@ class ArModelRunner(ABC):
         There must be as many free slots as it needs. None has a row yet. ``later`` are the inputs
         with more of its text, if that grows; those are taken with which frames were kept.
         """
-        count = rows_needed(inputs.params)
+        count = sequences_of(inputs.params) * len(own)
         slots = self._free[:count]
         self._free = self._free[count:]
         sequences: list[ArSequence] = []
@@ -480,7 +480,7 @@ class ArModelRunner(ABC):
             text = torch.stack([self._text_attention(one, slot) for one in asked]).cpu().numpy()
             for (frame,) in MonotonicPath.ahead([progress.path], text[:, None]):
                 progress.path.append(frame)
-        logits = sanitise(self.model.logits(hidden, 0))
+        logits = sanitise(self.model.logits(hidden[:, : self.model.config.width], 0))
         nats = log_prob_of(logits, codes[done:].to(logits.device)).tolist()
         return replace(branch, logprobs=[*branch.logprobs, *nats])
 
@@ -495,7 +495,7 @@ class ArModelRunner(ABC):
         return replace(branch, length=read.length, start=read.start)
 
     def _aligned(self, queries: Tensor) -> Tensor:
-        """Return the queries ``[R, head_dim]`` of the alignment head among those of `layers`."""
+        """Return the queries ``[R, head_dim]`` of the alignment head among those of `taps`."""
         head = self.model.config.alignment
         return queries[0, :, 0] if head is None else queries[1, :, head.head].float()
 

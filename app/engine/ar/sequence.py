@@ -15,8 +15,9 @@ from app.engine.ar.text_progress import TextProgress
 from app.engine.ar.utterance import ArUtterance
 from app.engine.utterance import UtteranceSpec, ar_codes_of
 from samplers.ar.backtracking import Backtracker
+from samplers.ar.state import PREDICTED
 from samplers.ar.trace import TraceStep
-from samplers.knobs.features import is_on
+from samplers.knobs.features import is_guided, is_on
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +34,9 @@ class ArSequence(ArUtterance):
     """One sequence of level-0 codes for an utterance, as far as it is sampled.
 
     Attributes:
-        conditions: The prefix with the text; if guided, also the one without. Empty once its
-            slots are free.
+        conditions: The prefix with the text; also the one without, if guidance takes another row.
+            Empty once its slots are free.
+        is_guided: Whether it is, by another row or by what the model predicts of that.
         progress: How far the text has been spoken; None if nobody asks.
         logprobs: Under the model's own logits, nats, of each code that was kept and of the stop;
             only if `keeps_logprobs`.
@@ -60,6 +62,7 @@ class ArSequence(ArUtterance):
         self.inputs = inputs
         self.later: deque[UtteranceSpec] = deque() if later is None else later
         self.conditions = tuple(conditions)
+        self.is_guided = is_guided(inputs.params)
         self.wants_attention = is_on("entropix", inputs.params)
         self.keeps_logprobs = inputs.params.best_of > 1 or is_on("branch", inputs.params)
         self.backtracker = backtracker
@@ -128,8 +131,9 @@ class ArSequence(ArUtterance):
 
     @property
     def partner(self) -> int:
-        """The slot of the condition without the text; `slot` if it is not guided."""
-        return self.conditions[-1].slot
+        """The slot of the condition without the text, or `PREDICTED`; `slot` without guidance."""
+        predicted = self.is_guided and len(self.conditions) == 1
+        return PREDICTED if predicted else self.conditions[-1].slot
 
     def append(self, code: int) -> int | None:
         """Append a frame, or end at the stop or the end of the text; backtrack if it is stuck.

@@ -43,7 +43,7 @@ from models.stack.paged_cache import OutOfPages, PagePool
 from models.stack.transformer import MAX_POSITIONS
 from models.valle import Valle
 from samplers.ar.trace import Trace, columns, log_prob_of
-from samplers.knobs.features import rows_needed
+from samplers.knobs.features import sequences_of
 from samplers.ops.rows import sanitise
 
 MAX_PREFILLS = 2
@@ -89,12 +89,12 @@ class ArBatch:
     ) -> Self:
         """Return a runner with just the slots that one utterance needs."""
         length = inputs.ar_positions(model)
-        slots = rows_needed(inputs.params)
+        slots = sequences_of(inputs.params) * len(inputs.ar_prefixes(model))
         return cls(model, prefixes, slots=slots, max_length=length, pool=pool)
 
     @property
     def free_rows(self) -> int:
-        """How many slots are free; an utterance takes `rows_needed(params)`, in the end fewer."""
+        """How many slots are free; see `rows_needed`; in the end an utterance takes fewer."""
         return self._batch.free
 
     @property
@@ -123,7 +123,7 @@ class ArBatch:
         """
         prefixes = prefixes or inputs.ar_prefixes(self._batch.model)
         longest = max(map(len, prefixes)) + inputs.max_frames + inputs.spare
-        count = rows_needed(inputs.params)
+        count = sequences_of(inputs.params) * len(prefixes)
         max_length = self._batch.cache.max_length
         if count > self.free_rows or longest > max_length:
             raise ValueError(

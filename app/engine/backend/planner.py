@@ -184,7 +184,7 @@ class Planner:
             language,
             utterances,
             text_s,
-            rows=rows_needed(params),
+            rows=rows_needed(params, config.one_row_strength),
             usual=self._is_usual(job, params),
             nar=nar_plan(config, params),
             decoder=self._decoder,
@@ -212,7 +212,8 @@ class Planner:
         more = sum(is_on(one, params) for one in FEATURES) - sum(
             is_on(one, default) for one in FEATURES
         )
-        return rows_needed(params) <= USUAL_ROWS and not job.report.trace and more <= MORE_FEATURES
+        rows = rows_needed(params, self._config.one_row_strength)
+        return rows <= USUAL_ROWS and not job.report.trace and more <= MORE_FEATURES
 
     def _check_length(self, text: str) -> None:
         """Do nothing if a text is short enough."""

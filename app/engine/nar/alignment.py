@@ -11,6 +11,7 @@ from models.alignment.attention import TextAttention
 from models.alignment.path import MonotonicPath
 from models.prefix import Prefix
 from models.prefix_cache import PrefixCache, Read, SlotPrefix, one_by_one
+from models.stack.taps import Taps
 from models.valle import Valle
 
 
@@ -29,7 +30,7 @@ class UtteranceAlignment:
         self._model = model
         self._inputs = inputs
         self._prefixes = prefixes
-        self._read = read or one_by_one(model, [head.layer])
+        self._read = read or one_by_one(model, Taps(queries=[head.layer]))
         prefix = inputs.prefix(model, 0)
         self._cache = prefixes.new_cache(1, len(prefix) + inputs.max_frames + inputs.spare)
         prefixes.begin([SlotPrefix(prefix, 0, inputs.voice)], self._cache, self._read)

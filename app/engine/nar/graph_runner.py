@@ -26,6 +26,7 @@ from models.checkpoints.sources import SpeechModel
 from models.codecs.streaming import StreamTable
 from models.prefill_graphs import PrefillGraphRunner
 from models.stack.paged_cache import PAGE, OutOfPages, PagePool
+from models.stack.taps import Taps
 from samplers import nar
 from samplers.nar import NarRow
 
@@ -180,7 +181,7 @@ class NarGraphRunner:
         self.aligned: PrefillGraphRunner | None = None
         if (head := config.alignment) is not None:
             self.aligned = PrefillGraphRunner(
-                speech.model, pool, [0], capture, sizes.columns, [head.layer]
+                speech.model, pool, [0], capture, sizes.columns, Taps(queries=[head.layer])
             )
         self._passes = speech.model.transformer.paged(pool)
         self._row = row_dtype(config.levels, self.frames[-1], sizes.columns // PAGE)

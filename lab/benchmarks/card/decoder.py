@@ -49,7 +49,8 @@ class Decoder:
         sampled: list[ArSequence] = []
         for slot, prefix in enumerate(prefixes):
             cache.rewind(slot, 0)
-            self._batch.first_hidden[slot] = stack.extend(prefix, at, cache, slot, at)[0][-1]
+            taps = self._batch.taps
+            self._batch.first_hidden[slot] = stack.extend(prefix, at, cache, slot, at, taps)[0][-1]
             inputs = UtteranceSpec([], params, slot, 0, frames)
             condition = GuidanceBranch(slot, len(at), len(at))
             stop = self._model.config.stop_token

@@ -102,7 +102,7 @@ class Card:
         seed = job.params.seed
         seed = int(np.random.default_rng().integers(2**31)) if seed is None else seed
         voice = self.voices.speaker(job.voice, job.owner)
-        return Plan(job, job.params, seed, voice, "en", (), 0.0, rows_needed(job.params))
+        return Plan(job, job.params, seed, voice, "en", (), 0.0, rows_needed(job.params, 1.0))
 
     def read_audio(self, content: bytes, start_s: float | None = None) -> Recording:
         """Return a frame of silence: nothing is read."""

@@ -1,11 +1,12 @@
 """What a code of level 0 costs the AR thread of a CPU; codes a second of its processor time.
 
     python -m lab.benchmarks.model.ar_thread --against ../valle-before --out ar_thread.json
+    python -m lab.benchmarks.model.ar_thread --model with_a_null_head   # in one row, or in two
 
 Streams of the built-in voice with int8 weights and its own preset, each followed by another as it
 ends: prefixes, steps, sampling, backtracking, blocks of frames, but not what schedules jobs. Time
 is the thread's on a processor, so that other programs disturb little. Two checkouts are measured by
-turns, and their codes must be equal.
+turns, and their codes must be equal; or two models, whose codes are their own.
 """
 
 import json
@@ -34,9 +35,12 @@ from lab.benchmarks.harness.texts import texts
 ROOT: Final = Path(__file__).resolve().parents[3]
 STREAMS: Final = (1, 8)
 SENTENCES: Final = 2  # of a text
+BUILTIN: Final = "weights"  # of a checkout
 WORKER: Final = "--worker"
 MOST_GROWTH: Final = 1.1
 """Of what a code costs, against another checkout: more is a regression."""
+ONE_ROW: Final = {1: 1.0, 8: 1.4}
+"""Times the codes a second that guidance in one row must give by streams, against two."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +101,8 @@ def work() -> None:
     from app.engine.backend.synthesizer import Synthesizer
     from app.settings import Settings
 
-    synthesizer = Synthesizer.load(Settings(device="cpu", weights="int8", threads=1))
+    model = sys.argv[2]
+    synthesizer = Synthesizer.load(Settings(device="cpu", weights="int8", threads=1, model=model))
     for line in sys.stdin:
         streams, steps = map(int, line.split())
         print(json.dumps(spoken(synthesizer, streams, steps)), flush=True)
@@ -119,13 +124,21 @@ class Worker:
         return Measured(**json.loads(answers.readline()))
 
 
+@dataclass(frozen=True)
+class System:
+    """What is measured: a checkout, and the model that it speaks with."""
+
+    checkout: Path
+    model: str
+
+
 @contextmanager
-def worker(folder: Path) -> Iterator[Worker]:
-    """Measure a checkout in a process of its own, which runs this file."""
-    path = {"PYTHONPATH": str(folder.resolve()), "OMP_NUM_THREADS": "1"}
+def worker(system: System) -> Iterator[Worker]:
+    """Measure a system in a process of its own, which runs this file."""
+    path = {"PYTHONPATH": str(system.checkout.resolve()), "OMP_NUM_THREADS": "1"}
     process = subprocess.Popen(
-        [sys.executable, "-P", __file__, WORKER],
-        cwd=folder, env=os.environ | path, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        [sys.executable, "-P", __file__, WORKER, system.model],
+        cwd=system.checkout, env=os.environ | path, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
         text=True,
     )  # fmt: skip
     with process:
@@ -136,25 +149,30 @@ def worker(folder: Path) -> Iterator[Worker]:
 
 
 def by_turns(
-    folders: Sequence[Path], rounds: int, steps: int
-) -> dict[tuple[Path, int], list[Measured]]:
-    """Measure each number of streams in each checkout by turns, after a round that warms."""
-    found: dict[tuple[Path, int], list[Measured]] = {}
+    systems: Sequence[System], rounds: int, steps: int
+) -> dict[tuple[System, int], list[Measured]]:
+    """Measure each number of streams in each system by turns, after a round that warms."""
+    found: dict[tuple[System, int], list[Measured]] = {}
     with ExitStack() as stack:
-        workers = {folder: stack.enter_context(worker(folder)) for folder in folders}
+        workers = {system: stack.enter_context(worker(system)) for system in systems}
         for turn in range(rounds + 1):
             for streams in STREAMS:
-                for folder, one in workers.items():
+                for system, one in workers.items():
                     once = one.measured(streams, steps)
                     if turn:
-                        found.setdefault((folder, streams), []).append(once)
+                        found.setdefault((system, streams), []).append(once)
     return found
 
 
-def judged(own: Sequence[Measured], before: Sequence[Measured], streams: int) -> list[Target]:
-    """Return what rounds must hold before those of another checkout."""
+def judged(
+    own: Sequence[Measured], before: Sequence[Measured], streams: int, *, same_model: bool = True
+) -> list[Target]:
+    """Return what rounds must hold before those of another checkout, or of another model."""
     pairs = list(zip(own, before, strict=True))
     faster = statistics.median(one.rate / other.rate for one, other in pairs)
+    if not same_model:
+        text = f"{streams} streams: times the codes a second of two rows"
+        return [target(text, faster, ">=", ONE_ROW[streams])]
     differ = sum(one.sha256 != other.sha256 for one, other in pairs)
     name = f"{streams} streams"
     return [
@@ -166,26 +184,30 @@ def judged(own: Sequence[Measured], before: Sequence[Measured], streams: int) ->
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line."""
     parser = argument_parser(__doc__)
-    parser.add_argument("--against", type=Path, help="another checkout")
+    parser.add_argument("--against", type=Path, default=ROOT, help="another checkout")
+    parser.add_argument("--model", type=Path, help="speak with it, against the built-in voice")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--steps", type=int, default=600, help="of each number of streams")
     args, started = parser.parse_args(arguments), machine()
-    folders = [ROOT] if args.against is None else [args.against, ROOT]
-    found = by_turns(folders, args.rounds, args.steps)
+    model = BUILTIN if args.model is None else str(args.model.resolve())
+    own = System(ROOT, model)
+    systems = [*dict.fromkeys([System(args.against, BUILTIN), own])]
+    found = by_turns(systems, args.rounds, args.steps)
     rows: list[TableRow] = [
         {
             "streams": streams,
-            "checkout": str(folder),
+            "checkout": str(system.checkout),
+            "model": system.model,
             "codes/s": statistics.median(one.rate for one in each),
             "min": min(one.rate for one in each),
             "max": max(one.rate for one in each),
         }
-        for (folder, streams), each in found.items()
+        for (system, streams), each in found.items()
     ]
     targets: list[Target] = []
-    for streams in STREAMS if args.against else ():
-        before, own = (found[folder, streams] for folder in folders)
-        targets += judged(own, before, streams)
+    for streams in STREAMS if len(systems) > 1 else ():
+        before, rounds = (found[system, streams] for system in systems)
+        targets += judged(rounds, before, streams, same_model=args.model is None)
     return conclude(rows, targets, args.out, started)
 
 

@@ -21,6 +21,7 @@ from models.alignment.attention import TextAttention
 from models.alignment.path import MonotonicPath
 from models.prefix import Prefix
 from models.prefix_cache import one_by_one
+from models.stack.taps import Taps
 from models.valle import Valle
 
 LOOK_AHEADS: Final = (1, 2, 2, 3, 4)
@@ -71,7 +72,7 @@ class FrameWords:
         if model.config.alignment is None:
             raise ValueError("this model has no alignment head")
         self._model = model
-        self._read = one_by_one(model, [model.config.alignment.layer])
+        self._read = one_by_one(model, Taps(queries=[model.config.alignment.layer]))
         self._found: dict[tuple[str, str], NDArray[np.int64]] = {}
 
     @torch.inference_mode()

@@ -1,12 +1,9 @@
-"""Guidance in one row: a head that predicts the null condition's logits from the conditional row.
+"""Guidance in one row: training of a `models.null_head.NullHead`.
 
     python -m lab.training.lm.null_head --steps 1500 --weights weights
 
-Guidance draws from ``null + strength * (conditional - null)``, and so every utterance takes two
-rows of a batch: one that hears text and prompt, and one that hears neither. `NullHead` predicts the
-logits of the second from hidden states of the first at several depths. The stack is frozen:
-conditional logits, strength 1, NAR levels and alignment stay as they are, and any strength can be
-asked for, the less exact the higher it is.
+The stack is frozen: conditional logits, strength 1, NAR levels and alignment stay as they are, and
+any strength can be asked for, the less exact the higher it is.
 
 It is trained by the divergence of what it makes of the logits from what two rows give (Meng et al.
 2023, "On Distillation of Guided Diffusion Models", arXiv:2210.03142, distil guidance likewise). The
@@ -25,7 +22,6 @@ from typing import Final
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from app.settings import BUILTIN_MODEL
 from lab.training.cache import cache_folder
@@ -33,48 +29,17 @@ from lab.training.lm.codes import CodedUtterance, load_captured, load_codes
 from lab.training.lm.rests import rested, sample_rest
 from lab.training.lm.rows import Prompts, Row, corrupt, predicting
 from models.checkpoints.builtin import load_lm
+from models.config import NullHeadConfig
+from models.null_head import NullHead
 from models.valle import Valle
 
-LAYERS: Final = (1, 3)
-"""Whose outputs the head sees beside the last hidden state."""
-HIDDEN: Final = 512
-RANK: Final = 32
 STRENGTHS: Final = (1.5, 2.0, 2.5)
+SPEC: Final = NullHeadConfig(layers=(1, 3), hidden=512, rank=32, max_strength=max(STRENGTHS))
 POSITIONS: Final = 1400  # of a batch, padding included
 PROMPT_FRAMES: Final = (50, 226)
 CORRUPTED_UP_TO: Final = 0.1
 RATE, WARM_STEPS = 1e-3, 20
 LOG_EVERY, SAVE_EVERY, VALIDATION_ROWS = 100, 50, 24
-
-
-class NullHead(nn.Module):
-    """Logits of the null condition, from states of the conditional row.
-
-    A correction of the last hidden state goes through the model's own output head, which a step
-    reads anyway; what that cannot give is a difference of low rank.
-    """
-
-    def __init__(self, width: int, vocabulary: int) -> None:
-        super().__init__()
-        features = width * (1 + len(LAYERS))
-        self.norm = nn.LayerNorm(features)
-        self.up = nn.Linear(features, HIDDEN)
-        self.correction = nn.Linear(HIDDEN, width)
-        self.narrow = nn.Linear(HIDDEN, RANK, bias=False)
-        self.wide = nn.Linear(RANK, vocabulary)
-        for last in (self.correction, self.wide):
-            nn.init.zeros_(last.weight)
-            nn.init.zeros_(last.bias)
-
-    def forward(self, states: Tensor, head: nn.Module) -> Tensor:
-        """Return logits ``[..., V]`` of states ``[..., (1 + L) * D]``, the last hidden ones first.
-
-        ``head`` is the output head of level 0.
-        """
-        inner = F.gelu(self.up(self.norm(states)))
-        hidden = states[..., : self.correction.out_features] + self.correction(inner)
-        found: Tensor = head(hidden) + self.wide(self.narrow(inner))
-        return found
 
 
 def guided(conditional: Tensor, null: Tensor, strength: float) -> Tensor:
@@ -103,7 +68,7 @@ class NullHeadTrainer:
         self.pool = sorted((one for one in train if one.phonemes), key=lambda one: len(one.codes))
         spoken = [one for one in held_out if one.phonemes]
         self.validation = spoken[:: max(1, len(spoken) // VALIDATION_ROWS)]
-        self.head = NullHead(model.config.width, model.config.codes + 1)
+        self.head = NullHead(model.config.width, model.config.codes + 1, SPEC)
         self.optimizer = torch.optim.AdamW(
             self.head.parameters(), lr=RATE, betas=(0.9, 0.95), weight_decay=0.01
         )
@@ -165,10 +130,12 @@ class NullHeadTrainer:
         """Return conditional, null and predicted logits ``[N, V]`` of all positions of rows."""
         nulls = [Row(row.utterance, 0, null=True) for row in rows]
         with torch.no_grad():
-            states = torch.cat(predicting(self.model, rows, seen, LAYERS))
-            conditional = self.model.logits(states[:, : self.model.config.width], 0)
+            states = torch.cat(predicting(self.model, rows, seen, SPEC.layers))
             null = self.model.logits(torch.cat(predicting(self.model, nulls, seen)), 0)
-        return conditional, null, self.head(states, self.model.heads[0])
+            hidden = states[:, : self.model.config.width]
+            conditional = self.model.logits(hidden, 0)
+        correction, difference = self.head(states).split([hidden.shape[1], null.shape[1]], 1)
+        return conditional, null, self.model.logits(hidden + correction, 0) + difference
 
     @torch.no_grad()
     def validate(self) -> dict[str, float]:

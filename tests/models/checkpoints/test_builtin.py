@@ -9,12 +9,20 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from models.checkpoints import builtin
-from models.checkpoints.builtin import load_codec, load_lm, save_codec, save_lm, save_prior
+from models.checkpoints.builtin import (
+    load_codec,
+    load_lm,
+    save_codec,
+    save_lm,
+    save_null_head,
+    save_prior,
+)
 from models.checkpoints.files import CheckpointError, read_tensors, write_tensors
 from models.checkpoints.sources import open_speech_model
 from models.codecs.spectral import SpectralCodec
 from models.codecs.speech_prior import SpeechPrior
-from models.config import SpectralCodecConfig
+from models.config import NullHeadConfig, SpectralCodecConfig
+from models.null_head import NullHead
 from tests.toy.make_toy import make
 
 CPU = torch.device("cpu")
@@ -45,6 +53,23 @@ def test_weights_split_over_files_load_as_one(
     assert again.config == model.config
     for name, tensor in model.state_dict().items():
         assert torch.equal(again.state_dict()[name], tensor)
+
+
+def test_a_null_head_is_a_part_of_its_own_and_what_is_there_stays(folder: Path) -> None:
+    files = {one.name: one.read_bytes() for one in folder.glob("lm-*")}
+    spec = NullHeadConfig(layers=(1,), hidden=8, rank=2, max_strength=2.0)
+    config = load_lm(folder).config
+    for number in range(2):  # the second takes the place of the first
+        head = NullHead(config.width, config.codes + 1, spec)
+        torch.nn.init.constant_(head.up.weight, 0.5 + number)
+        save_null_head(folder, spec, head.state_dict())
+        model = load_lm(folder)
+        assert model.config == config.model_copy(update={"null_head": spec})
+        assert model.state_dict()["null_head.up.weight"].unique().tolist() == [0.5 + number]
+        assert {name: (folder / name).read_bytes() for name in files} == files
+    (folder / "lm-null-head.safetensors").unlink()
+    with pytest.raises(CheckpointError, match="null_head"):
+        load_lm(folder)
 
 
 def edit(path: Path, change: Callable[[dict[str, torch.Tensor]], object]) -> None:

@@ -12,6 +12,7 @@ from models.int8.quantized import quantize_linears
 from models.stack.attention import attention_statistics
 from models.stack.cache import KVCache
 from models.stack.slot_cache import SlotCache
+from models.stack.taps import Taps
 from models.stack.transformer import Transformer
 
 CONFIG = ModelConfig(width=256, layers=2, heads=4, kv_heads=2, ffn=896, phonemes=("a",))
@@ -107,7 +108,7 @@ def test_a_query_is_told_as_it_was_asked(floats: Transformer, stack: Transformer
     found = []
     for one, cache in ((floats, KVCache(CONFIG, 1, 40)), (stack, new_cache(1, 40))):
         one.extend(x[:29], positions[:29], cache, 0, positions[:29])
-        _, queries = one.step(x[29:], positions[29:], cache, [0], [-1])
+        _, queries = one.step(x[29:], positions[29:], cache, [0], Taps([-1]))
         keys = cache.keys_of(-1, 0)[None]
         found.append(attention_statistics(queries[0], keys, torch.tensor([30])))
     expected, seen = found

@@ -1,5 +1,6 @@
 """A small stack of random weights, and the passes over whole sequences that any others must be."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -33,11 +34,20 @@ def pool_of(pages: int, dtype: torch.dtype = torch.float32) -> PagePool:
     return PagePool(CONFIG, pages, dtype=dtype, device=CPU)
 
 
-def uncached(stack: Transformer, x: Tensor, ranks: Tensor | None = None) -> Tensor:
-    """Return ``[S, D]`` of one sequence in a single pass."""
+def uncached(
+    stack: Transformer, x: Tensor, ranks: Tensor | None = None, layers: Sequence[int] = ()
+) -> Tensor:
+    """Return ``[S, (1 + n) * D]`` of one sequence in a single pass, the outputs of layers last."""
     positions = torch.arange(len(x))[None]
+    found: list[Tensor] = []
+    hooks = [
+        stack.blocks[layer].register_forward_hook(lambda *given: found.append(given[-1]))
+        for layer in layers
+    ]
     hidden: Tensor = stack(x[None], positions, None if ranks is None else ranks[None])
-    return hidden[0]
+    for hook in hooks:
+        hook.remove()
+    return torch.cat([hidden, *found], -1)[0]
 
 
 def scores_of(stack: Transformer, x: Tensor, ranks: Tensor, layer: int) -> Tensor:

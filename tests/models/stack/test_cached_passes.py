@@ -14,6 +14,7 @@ from gpu.kernels import FUSED, TORCH
 from models.stack.attention import attention_statistics, measure_attention
 from models.stack.cache import KVCache
 from models.stack.paged_cache import PAGE
+from models.stack.taps import Taps
 from tests.models.stack.stacks import CONFIG, make_stack, pool_of, scores_of, uncached, vectors
 
 pytestmark = pytest.mark.usefixtures("without_gradients")
@@ -21,6 +22,7 @@ pytestmark = pytest.mark.usefixtures("without_gradients")
 SLOTS, ROOM, BLOCK = 3, 3 * PAGE, 5
 DEEDS = ["extend", "extend", "step", "step", "record", "record", "rewind", "load", "fork"]
 FRAMES = 20
+TAPS = Taps([-1], [0, CONFIG.layers - 1])
 MASKS: dict[str, Callable[[Tensor], Tensor]] = {
     "causal": lambda frames: frames, "blocks": lambda frames: frames // BLOCK,
     "full": lambda frames: frames * 0,
@@ -74,8 +76,9 @@ def test_whatever_slots_go_through_their_passes_are_those_without_a_cache(
         ranks = MASKS[mask](torch.arange(count))
         after = held[which][slot] = before.with_more(x, ranks)
         given = None if mask == "full" else ranks
-        found, queries = stack.extend(x, start + torch.arange(count), cache, slot, given, [layer])
-        expected = uncached(stack, after.x, after.ranks)[start:]
+        at, taps = start + torch.arange(count), Taps([layer], [layer])
+        found, queries = stack.extend(x, at, cache, slot, given, taps)
+        expected = uncached(stack, after.x, after.ranks, [layer])[start:]
         torch.testing.assert_close(found, expected, atol=CLOSE, rtol=CLOSE)
         keys = cache.keys_of(layer, slot).repeat_interleave(CONFIG.heads // CONFIG.kv_heads, 0)
         scores = (keys @ queries[0, -1][..., None])[..., 0] / CONFIG.head_dim**0.5
@@ -89,10 +92,10 @@ def test_whatever_slots_go_through_their_passes_are_those_without_a_cache(
         if not slots:
             return
         x, at = vectors(len(slots), number), torch.tensor([len(own[slot].x) for slot in slots])
-        found, queries = stack.step(x, at, cache, slots, [-1])
+        found, queries = stack.step(x, at, cache, slots, TAPS)
         for row, slot in enumerate(slots):
             after = own[slot] = own[slot].with_more(x[row, None], torch.zeros(1, dtype=torch.int64))
-            expected = uncached(stack, after.x, after.ranks)[-1]
+            expected = uncached(stack, after.x, after.ranks, TAPS.outputs)[-1]
             torch.testing.assert_close(found[row], expected, atol=CLOSE, rtol=CLOSE)
             count, keys = torch.tensor([len(after.x)]), cache.keys_of(-1, slot)[None]
             wanted = measure_attention(

@@ -9,6 +9,7 @@ import torch
 from gpu.kernels import FUSED, TORCH, Kernels
 from models.stack.cache import KVCache
 from models.stack.paged_cache import PAGE, OutOfPages
+from models.stack.taps import Taps
 from models.stack.transformer import Transformer
 from tests.models.stack.stacks import CONFIG, make_stack, pool_of, vectors
 
@@ -76,5 +77,5 @@ def test_hidden_states_and_queries_have_the_type_of_the_weights(stack: Transform
     kernels: Kernels = stack.kernels
     stack = stack.bfloat16()
     stack.kernels = kernels
-    hidden, queries = stack.extend(vectors(3).bfloat16(), at, cache, 0, at, [0])
+    hidden, queries = stack.extend(vectors(3).bfloat16(), at, cache, 0, at, Taps([0]))
     assert hidden.dtype == queries.dtype == torch.bfloat16

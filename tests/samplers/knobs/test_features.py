@@ -67,6 +67,20 @@ def test_no_more_is_rewound_than_the_share_and_the_window(frames: int, most: int
     assert rewindable(SamplingParams(), frames) == min(frames, 75)
 
 
+@pytest.mark.parametrize(
+    ("knobs", "rows"),
+    [
+        ({}, 1),
+        ({"cfg_strength": 2.0}, 1),
+        ({"cfg_strength": 2.01}, 2),
+        ({"cfg_strength": 2.0, "cfg_rescale": 0.1}, 2),
+        ({"cfg_strength": 2.0, "best_of": 2}, 2),
+    ],
+)
+def test_what_a_model_predicts_takes_no_row(knobs: dict[str, Any], rows: int) -> None:
+    assert rows_needed(SamplingParams(**{"cfg_rescale": 0.0} | knobs), 2.0) == rows
+
+
 BRANCH = {"entropix": True, "entropix_action": "branch", "entropix_branch_rollouts": 5}
 CASES: list[tuple[dict[str, Any], int, str]] = [
     ({}, 1, "cfg_strength"),
@@ -87,4 +101,4 @@ def test_an_utterance_needs_the_rows_that_its_knobs_ask_for(
     knobs: dict[str, Any], rows: int, knob: str
 ) -> None:
     params = SamplingParams(**knobs)
-    assert (rows_needed(params), knob_at_fault(params)) == (rows, knob)
+    assert (rows_needed(params, 1.0), knob_at_fault(params)) == (rows, knob)

@@ -20,7 +20,7 @@ from models.prefix import Prefix
 from models.prefix_cache import PrefixCache, SlotPrefix, VoiceKey, one_by_one
 from models.stack.paged_cache import PagePool
 from models.valle import Valle
-from samplers.knobs.features import rows_needed
+from samplers.knobs.features import is_guided, rows_needed
 from samplers.knobs.params import SamplingParams
 from samplers.ops.guidance import guide
 from tests.app.engine.decoding import spoken
@@ -126,7 +126,9 @@ class ArRequests:
     final: dict[SequenceOrGroup, list[int]] = field(default_factory=dict)
 
     def has_room(self, request: ArRequest) -> bool:
-        return self.batch.free_rows >= rows_needed(versions_of(request)[0].params)
+        strength = self.batch._batch.model.config.one_row_strength
+        params = versions_of(request)[0].params
+        return self.batch.free_rows >= rows_needed(params, strength)
 
     def begin(self, request: ArRequest) -> SequenceOrGroup:
         return admit(self.batch, request)
@@ -217,8 +219,11 @@ def logits_after(
     read = _step_by_step if is_quantized(model) else Valle.ar_logits
     with torch.inference_mode():
         own, *null = [read(model, prefix, given[:, None]) for prefix in inputs.ar_prefixes(model)]
-        if not null:
+        if not is_guided(inputs.params):
             return own, own
+        if not null:
+            states = _states_step_by_step(model, inputs.ar_prefix(model), given[:, None])
+            null = [model.logits_with_null(states, slice(None))[len(states) :]]
         knobs = [
             own.new_full((len(own),), knob)
             for knob in (inputs.params.cfg_strength, inputs.params.cfg_rescale)
@@ -227,14 +232,20 @@ def logits_after(
 
 
 def _step_by_step(model: Valle, prefix: Prefix, codes: Tensor) -> Tensor:
+    states = _states_step_by_step(model, prefix, codes)
+    return model.logits(states[:, : model.config.width], 0)
+
+
+def _states_step_by_step(model: Valle, prefix: Prefix, codes: Tensor) -> Tensor:
     cache = model.new_cache(1, len(prefix) + len(codes))
     wanted = [SlotPrefix(prefix, 0, None)]
-    ((whole, _),) = PrefixCache(model).read(wanted, cache, one_by_one(model))
+    ((whole, _),) = PrefixCache(model).read(wanted, cache, one_by_one(model, model.null_taps))
     hidden = [whole[-1:]]
     for frame, embedding in enumerate(model.embed_response(codes, 0)):
         position = torch.tensor([prefix.response_start + frame])
-        hidden.append(model.transformer.step(embedding[None], position, cache, [0])[0])
-    return model.logits(torch.cat(hidden), 0)
+        taps = model.null_taps
+        hidden.append(model.transformer.step(embedding[None], position, cache, [0], taps)[0])
+    return torch.cat(hidden)
 
 
 def logprobs_of(logits: Tensor, tokens: Sequence[int]) -> Tensor:

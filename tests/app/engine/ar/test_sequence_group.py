@@ -19,6 +19,7 @@ from models.alignment.attention import TextAttention
 from models.alignment.path import followed
 from models.checkpoints.builtin import load_lm
 from models.prefix_cache import PrefixCache, SlotPrefix, one_by_one
+from models.stack.taps import Taps
 from models.valle import Valle
 from samplers.ranking import oddity, rank
 from tests.app.engine.ar.requests import (
@@ -101,7 +102,7 @@ def attention_of(model: Valle, asked: UtteranceSpec, codes: list[int]) -> np.nda
     head, prefix = model.config.alignment, asked.ar_prefixes(model)[0]
     assert head is not None
     cache = model.new_cache(1, len(prefix) + len(codes))
-    read = one_by_one(model, [head.layer])
+    read = one_by_one(model, Taps([head.layer]))
     PrefixCache(model).begin([SlotPrefix(prefix, 0, None)], cache, read)
     text = asked.own_text(prefix)
     own = model.phonemes(torch.tensor(asked.phoneme_ids[1:-1]))

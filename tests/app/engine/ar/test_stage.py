@@ -114,7 +114,7 @@ def test_what_is_no_number_ends_its_utterance_and_no_other_not_even_the_next_the
 def test_rows_are_taken_at_admission_and_freed_at_once(model) -> None:
     batch = runner(model, slots=3)
     plain, guided = (batch.admit(unending(model, number)) for number in (0, 10))
-    rows = [rows_needed(group.inputs.params) for group in (plain, guided)]
+    rows = [rows_needed(group.inputs.params, 1.0) for group in (plain, guided)]
     assert (batch.free_rows, rows) == (0, [1, 2])
     with pytest.raises(ValueError, match="slots"):
         batch.admit(unending(model, 1))

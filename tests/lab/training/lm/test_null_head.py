@@ -8,7 +8,7 @@ import torch
 
 from lab.training.lm import null_head
 from lab.training.lm.codes import CodedUtterance
-from lab.training.lm.null_head import NullHead, NullHeadTrainer, divergence, guided
+from lab.training.lm.null_head import NullHeadTrainer, divergence, guided
 from lab.training.lm.rows import Row, predicting
 from models.config import ModelConfig
 from models.text import ENGLISH_SYMBOLS
@@ -42,12 +42,6 @@ def speech(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(null_head, "load_codes", lambda _: {"speech": (spoken, spoken[:4])})
     monkeypatch.setattr(null_head, "load_captured", lambda _: [])
     monkeypatch.setattr(null_head, "LOG_EVERY", 2)
-
-
-def test_at_first_the_null_condition_is_what_the_conditional_one_is(model):
-    head = NullHead(16, 17)
-    states = torch.randn(5, 48)
-    torch.testing.assert_close(head(states, model.heads[0]), model.heads[0](states[:, :16]))
 
 
 def test_states_of_several_depths_stand_behind_the_last_hidden_ones(model):
