@@ -12,8 +12,7 @@ import triton.language as tl
 from torch import Tensor
 
 from gpu.launch import await_others, launch
-from samplers.ar.state import PREDICTED as _PREDICTED
-from samplers.ar.state import HostColumn
+from samplers.ar.state import PREDICTED, HostColumn
 from samplers.ops import penalties
 from samplers.ops.rows import LARGEST_LOGIT
 from samplers.ops.sample import HASH
@@ -28,7 +27,7 @@ KEY, ATTEMPT, PARTNER = (
     tl.constexpr(int(one)) for one in (HostColumn.KEY, HostColumn.ATTEMPT, HostColumn.PARTNER)
 )
 PROMPTED = tl.constexpr(int(HostColumn.PROMPTED))
-PREDICTED = tl.constexpr(_PREDICTED)
+_PREDICTED = tl.constexpr(PREDICTED)
 NUMBERS = tl.constexpr(len(HostColumn))
 
 TEMPERATURE, TOP_K, TOP_P, MIN_P, KEEP, STRENGTH, RESCALE, LEAST, SPAN = (
@@ -208,7 +207,7 @@ def sample_kernel(
     # Guidance, and what attempts before this one must not sample again.
     given = tl.load(logits + row * SIZE + ids, inside, float("-inf"))
     behind = tl.num_programs(0) + row
-    place = tl.where(partner == PREDICTED, behind, partner)
+    place = tl.where(partner == _PREDICTED, behind, partner)
     null = tl.load(logits + place * SIZE + ids, inside, float("-inf"))
     broken = tl.max((inside & ((given != given) | (null != null))).to(tl.int32), 0)
     x = given

@@ -36,7 +36,6 @@ class ArSequence(ArUtterance):
     Attributes:
         conditions: The prefix with the text; also the one without, if guidance takes another row.
             Empty once its slots are free.
-        is_guided: Whether it is, by another row or by what the model predicts of that.
         progress: How far the text has been spoken; None if nobody asks.
         logprobs: Under the model's own logits, nats, of each code that was kept and of the stop;
             only if `keeps_logprobs`.
@@ -62,7 +61,6 @@ class ArSequence(ArUtterance):
         self.inputs = inputs
         self.later: deque[UtteranceSpec] = deque() if later is None else later
         self.conditions = tuple(conditions)
-        self.is_guided = is_guided(inputs.params)
         self.wants_attention = is_on("entropix", inputs.params)
         self.keeps_logprobs = inputs.params.best_of > 1 or is_on("branch", inputs.params)
         self.backtracker = backtracker
@@ -123,6 +121,11 @@ class ArSequence(ArUtterance):
     def goes_on(self) -> bool:
         """Whether it sounds long behind the end of its text."""
         return self.progress is not None and self.progress.goes_on
+
+    @property
+    def is_guided(self) -> bool:
+        """Whether it is, by another row or by what the model predicts of that."""
+        return is_guided(self.inputs.params)
 
     @property
     def slot(self) -> int:
