@@ -18,7 +18,7 @@ from models.text.published.languages import plain_reader, reference_reader
 from models.text.published.tags import name_of
 from models.text.published.vallex import parity_reader, vallex_reader
 from models.text.reader import Reader, builtin_reader
-from models.text.source import Rewritten
+from models.text.source import Rewritten, TooMuchWrittenError
 from models.text.split import Growing, Utterance, split
 from models.text.ssml import refuse
 from models.text.tokenizer import Tokenizer
@@ -91,7 +91,7 @@ class FrontEnd:
         check_text(text, max_chars)
         utterances: list[Utterance] = []
         unread: dict[str, None] = {}
-        written = 0
+        most_chars = MOST_WRITTEN * max_chars
         # A piece of a growing text comes alone and is cut once more: so is each of a whole text.
         cut = partial(pieces, thoughts=thoughts)
         growing = None
@@ -102,16 +102,18 @@ class FrontEnd:
             refuse(piece)
             stretches, inline = parse_markup(piece, symbols, self._max_phonemes)
             for stretch in stretches:
-                words = reader.clean(pronounced(Rewritten.of(stretch.text), pronunciations, inline))
+                asked = Rewritten.of(stretch.text, most_chars)
+                try:
+                    words = reader.clean(pronounced(asked, pronunciations, inline))
+                except TooMuchWrittenError:
+                    raise TextError(
+                        "the text has too many characters once numbers and signs are written out:"
+                        f" at most {MOST_WRITTEN * max_chars} are spoken"
+                    ) from None
                 unread |= dict.fromkeys(left_out(words))
                 if unread and strict:
                     raise TextError(_refusal(list(unread), language))
-                written += len(words.text)
-                if written > MOST_WRITTEN * max_chars:
-                    raise TextError(
-                        f"the text has over {written} characters once numbers and signs are written"
-                        f" out; at most {MOST_WRITTEN * max_chars} are spoken"
-                    )
+                most_chars -= len(words.text)
                 spoken: list[Utterance] = []
                 for one in split(
                     words,

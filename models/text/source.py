@@ -3,6 +3,7 @@
 # ruff: noqa: RUF001 - dashes and marks of several scripts
 
 import re
+import sys
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -22,6 +23,10 @@ _LONG_CHARS: Final = 200  # a longer word is spoken in several utterances, each 
 _NEAR_CHARS: Final = 64  # how far on in a long word the next spoken one is looked for
 
 Span = tuple[int, int]
+
+
+class TooMuchWrittenError(Exception):
+    """A text that is rewritten became longer than it may."""
 
 
 class Source:
@@ -55,11 +60,14 @@ class Rewritten:
     spans: Sequence[Span]
     # indices of `source` that are layout, such as the address of a link
     hidden: frozenset[int] = frozenset()
+    # characters that it may get: each rule costs what the text is long
+    most_chars: int = sys.maxsize
 
     @classmethod
-    def of(cls, text: str) -> "Rewritten":
-        """Return a text as it was written."""
-        return cls(text, Source(text), [(at, at + 1) for at in range(len(text))])
+    def of(cls, text: str, most_chars: int = sys.maxsize) -> "Rewritten":
+        """Return a text as it was written, which may get so many characters."""
+        spans = [(at, at + 1) for at in range(len(text))]
+        return cls(text, Source(text), spans, most_chars=most_chars)
 
     def __getitem__(self, part: slice) -> "Rewritten":
         """Return a part of the text; the source stays whole."""
@@ -68,10 +76,15 @@ class Rewritten:
     def sub(
         self, pattern: re.Pattern[str], new: str | Callable[[re.Match[str]], str]
     ) -> "Rewritten":
-        """Replace every match, as `re.sub` does."""
+        """Replace every match, as `re.sub` does.
+
+        Raises TooMuchWrittenError once the text would have over `most_chars`.
+        """
         texts: list[str] = []
         spans: list[Span] = []
         at = 0
+        if len(self.text) > self.most_chars:
+            raise TooMuchWrittenError
         for match in pattern.finditer(self.text):
             begin, end = match.span()
             written = match.expand(new) if isinstance(new, str) else new(match)
@@ -79,6 +92,8 @@ class Rewritten:
             spans += self.spans[at:begin]
             spans += self._replaced(begin, end, written)
             at = end
+            if len(spans) > self.most_chars:
+                raise TooMuchWrittenError
         if not texts:
             return self
         texts.append(self.text[at:])

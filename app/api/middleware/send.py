@@ -6,7 +6,7 @@ from typing import Any, Final
 from starlette.types import Message, Send
 
 from app.api.errors import FIRST_ERROR
-from app.api.middleware.pace import pace
+from app.api.middleware.pace import pace_refusal
 from app.api.middleware.readers import PIECE_BYTES, Patience
 from app.api.middleware.request_ids import ID_HEADER
 from app.engine.errors import ReaderStalled
@@ -20,7 +20,7 @@ class MonitoredSend:
     A body that is handed to the server at once lies in the memory of the connection for as long as
     the client likes, and nobody knows when it is sent. Here a request ends when its answer was
     taken: large bodies are sent in pieces, and `ReaderStalled` is raised if the client reads too
-    little (`Patience`). Errors in answer to large bodies are sent after a pause, see `pace`.
+    little (`Patience`). Errors in answer to long bodies are sent after a pause, see `pace_refusal`.
     ``state`` of the request has its `id` and, once it is admitted over HTTP, its `body`.
     """
 
@@ -42,7 +42,7 @@ class MonitoredSend:
             own = (ID_HEADER.encode(), self._state["id"].encode())
             message["headers"] = [*message.get("headers", ()), own]
         if "body" in self._state and message.get("status", 0) >= FIRST_ERROR:
-            await pace(self._state["body"].size_bytes)
+            await pace_refusal(self._state["body"].size_bytes)
         body = memoryview(message.get("body", b""))
         if len(body) > PIECE_BYTES:
             for start in range(0, len(body), PIECE_BYTES):

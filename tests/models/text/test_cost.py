@@ -17,11 +17,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models.text import TextError, normalise
+from models.text.front_end import MOST_WRITTEN
 from models.text.incremental.borders import BORDER, PAUSE, continues, numbers, piece_end
 from models.text.incremental.enclosure import PARAGRAPH, PATIENCE_CHARS, Undecided, _Open
 from models.text.incremental.text import GrowingText, _starts_line, _with_pauses, pieces
 from models.text.normalise.rule import rule
 from models.text.normalise.symbols import LAYOUT
+from models.text.source import Rewritten, TooMuchWrittenError
 from tests.models.text.incremental.test_text import SENTENCES, WORDS
 from tests.models.text.reading import prepare
 
@@ -224,3 +226,20 @@ mixtures = st.lists(st.sampled_from([*SENTENCES, *WORDS, *MORE]), max_size=30)
 @given(mixtures.map(" ".join) | mixtures.map("".join))
 def test_the_pieces_are_those_of_the_slow_rules(text: str) -> None:
     assert pieces(text, layout=False) == slow_pieces(text)
+
+
+@pytest.mark.parametrize("sign", ["√", "1234567890 "])
+def test_a_text_that_gets_too_long_is_refused_while_it_is_written_out(sign) -> None:
+    text = Rewritten.of(repeated(sign, CHARS), MOST_WRITTEN * CHARS)
+    written = 0
+
+    def write(match: re.Match[str]) -> str:
+        nonlocal written
+        written += 1
+        return match[0] * (MOST_WRITTEN * 4)
+
+    with pytest.raises(TooMuchWrittenError):
+        text.sub(re.compile(r"\S"), write)
+    assert written < CHARS // 3
+    with pytest.raises(TextError, match=f"at most {MOST_WRITTEN * CHARS} are spoken"):
+        prepare(repeated(sign, CHARS), max_chars=CHARS)

@@ -3,7 +3,7 @@
 import asyncio
 import json
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 
 import httpx
 import pytest
@@ -20,16 +20,29 @@ from tests.fakes import FakeBackend
 LARGE = pacing.PACED_BYTES + 1
 
 
-def test_what_is_larger_than_a_text_waits_and_a_text_does_not() -> None:
-    async def done(size_bytes: int) -> bool:
-        waiting = asyncio.create_task(pacing.pace(size_bytes))
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
-        waiting.cancel()
-        return waiting.done() and not waiting.cancelled()
+async def waits(pause: Callable[[int], Coroutine[None, None, None]], size_bytes: int) -> bool:
+    """Return whether a pause for a size does not end at once."""
+    waiting = asyncio.create_task(pause(size_bytes))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    return waiting.cancel()
 
-    assert asyncio.run(done(pacing.PACED_BYTES))
-    assert not asyncio.run(done(LARGE))
+
+@pytest.mark.parametrize(
+    ("pause", "size_bytes", "wanted"),
+    [
+        (pacing.pace, pacing.PACED_BYTES, False),
+        (pacing.pace, LARGE, True),
+        (pacing.pace_refusal, pacing.LONG_BYTES, False),
+        (pacing.pace_refusal, pacing.LONG_BYTES + 1, True),
+        (pacing.pace_refusal, pacing.PACED_BYTES, True),
+        (pacing.pace_refusal, LARGE, True),
+    ],
+)
+def test_a_message_larger_than_a_text_waits_and_so_does_the_refusal_of_a_long_text(
+    pause, size_bytes, wanted
+) -> None:
+    assert asyncio.run(waits(pause, size_bytes)) is wanted
 
 
 def over_http(client: httpx.Client, wyoming_port: int) -> None:
@@ -67,7 +80,8 @@ def test_every_door_paces_what_it_refuses(
     async def pace(size_bytes: int) -> None:
         paced.append(size_bytes)
 
-    for module in (sending, speech, events):
+    monkeypatch.setattr(sending, "pace_refusal", pace)
+    for module in (speech, events):
         monkeypatch.setattr(module, "pace", pace)
     port = free_port()
     with serving(FakeBackend(0.1), wyoming_port=port) as (client, _):
