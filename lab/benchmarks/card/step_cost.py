@@ -1,6 +1,7 @@
 """What a step and a chunk of sound cost by their operators, and what an H100 should make of them.
 
     python -m lab.benchmarks.card.step_cost --out step_cost.json
+    python -m lab.benchmarks.card.step_cost --layout vall-e-x
 
 Needs neither a GPU nor time: the step of `app.engine.ar.graph_runner`, and chunks of sound,
 operator by operator and of `app.engine.nar.graph_runner`, run once on a device whose tensors have
@@ -16,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor
@@ -33,10 +34,11 @@ from app.engine.utterance import UtteranceSpec
 from gpu.graphs import eager
 from gpu.kernels import FUSED, TORCH, Kernels
 from lab.benchmarks.harness.report import TableRow, Target, conclude, machine, print_table
-from lab.benchmarks.model.published import published_config
+from lab.benchmarks.model.published import published_config, vallex_sizes
 from models.checkpoints.sources import SpeechModel
+from models.checkpoints.vallex.load import TrainerSettings, vallex_config
 from models.codecs.encodec import Encodec
-from models.config import BOS_ID, EOS_ID, CodecConfig, KvCacheDtype, MaskKind
+from models.config import BOS_ID, EOS_ID, CodecConfig, KvCacheDtype, MaskKind, ModelConfig
 from models.cuda.kernels.sharing import FEW, PAGE, sharing
 from models.placement import prepare_for
 from models.prefill_graphs import PrefillGraphRunner
@@ -62,7 +64,7 @@ DRAW_S = 8e-6
 LAUNCH_S = 5e-6
 """What a host takes to launch a kernel."""
 
-PREFIX, FRAMES, CHUNK = 325, 750, 15
+PREFIX, FRAMES, CHUNK, PROMPT = 325, 750, 15, 225
 CHUNK_COLUMNS, CHUNK_LAUNCHES = 1024, 3  # a table to the device, a graph, a table from it
 CAPTURED_CHUNKS = (
     (1, 15, True), (4, 15, True), (16, 15, True), (1, 60, True), (4, 60, True), (16, 60, True),
@@ -88,6 +90,9 @@ CAPTURED: Mapping[str, Sequence[bool]] = {"torch": (False,), "fused": (True, Fal
 
 KERNELS: Mapping[str, Kernels] = {"torch": TORCH, "fused": FUSED}
 """Which kernels are fused, by name of the variant."""
+
+LayoutName = Literal["ar+nar-len", "vall-e-x"]
+"""Of which published model the sizes are."""
 
 MovingCost = tuple[int, float]
 """Bytes that a kernel moves, and operations of its products."""
@@ -265,10 +270,18 @@ FUSED_COSTS: Mapping[str, Callable[[Sequence[Any], Sequence[Tensor]], list[Movin
 """Of the kernels of `models.cuda.kernels`."""
 
 
-def meta_model(*, layers: int, width: int) -> Valle:
+def layout_config(layout: LayoutName, *, layers: int, width: int) -> ModelConfig:
+    """Return the configuration of a layout, at a size."""
+    if layout == "ar+nar-len":
+        return published_config(layers=layers, width=width)
+    sizes = vallex_sizes(layers=layers, width=width)
+    return vallex_config(sizes, TrainerSettings(), Path("no contents"))
+
+
+def meta_model(*, layers: int, width: int, layout: LayoutName = "ar+nar-len") -> Valle:
     """Return a model of a size in bfloat16, without contents."""
     with META:
-        model = Valle(published_config(layers=layers, width=width)).requires_grad_(False)
+        model = Valle(layout_config(layout, layers=layers, width=width)).requires_grad_(False)
     return prepare_for(META, model, torch.bfloat16)
 
 
@@ -298,11 +311,18 @@ def counted_step(
     return counted
 
 
-def meta_speech(*, layers: int, width: int, mask: MaskKind = "block_causal") -> SpeechModel:
+def meta_speech(
+    *,
+    layers: int,
+    width: int,
+    mask: MaskKind = "block_causal",
+    layout: LayoutName = "ar+nar-len",
+) -> SpeechModel:
     """Return a model whose NAR levels have a mask, with EnCodec, without contents."""
-    own = published_config(layers=layers, width=width)
-    segments = own.segments if mask == "full" else ("lang", "level", "prom", "phn", "resp")
-    config = own.model_copy(update={"nar_mask": mask, "segments": segments})
+    config = layout_config(layout, layers=layers, width=width)
+    if mask != config.nar_mask:
+        segments = ("lang", "level", "prom", "phn", "resp")
+        config = config.model_copy(update={"nar_mask": mask, "segments": segments})
     with META:
         model, codec = Valle(config), Encodec(CodecConfig(pad_mode="constant"))
     codec.requires_grad_(False)
@@ -424,7 +444,7 @@ def counted_whole(speech: SpeechModel, frames: int, knobs: Mapping[str, int]) ->
         knobs: Of the window.
     """
     model, config = speech.model, speech.model.config
-    prompt = torch.zeros(config.max_prompt_frames, config.levels, dtype=torch.int64, device=META)
+    prompt = torch.zeros(PROMPT, config.levels, dtype=torch.int64)  # its codes may be read
     params = SamplingParams.model_validate(knobs)
     inputs = UtteranceSpec(
         [BOS_ID, *[EOS_ID + 1] * (SYMBOLS - 2), EOS_ID], params, 0, 0, FRAMES, prompt=prompt
@@ -437,9 +457,11 @@ def counted_whole(speech: SpeechModel, frames: int, knobs: Mapping[str, int]) ->
     return counted
 
 
-def window_costs(*, layers: int = 12, width: int = 1024) -> list[TableRow]:
+def window_costs(
+    *, layers: int = 12, width: int = 1024, layout: LayoutName = "ar+nar-len"
+) -> list[TableRow]:
     """Return what a window takes where all frames see each other."""
-    speech = meta_speech(layers=layers, width=width, mask="full")
+    speech = meta_speech(layers=layers, width=width, mask="full", layout=layout)
     rows: list[TableRow] = []
     for heard, seen, knobs in ((30, 45, WINDOW), (WHOLE_FRAMES, WHOLE_FRAMES, {})):
         part = counted_whole(speech, seen, knobs)
@@ -489,9 +511,11 @@ def step_costs(
     width: int = 1024,
     streams: Sequence[int] = (1, 8, 32, 128),
     variants: Mapping[str, Kernels] = KERNELS,
+    layout: LayoutName = "ar+nar-len",
 ) -> list[TableRow]:
     """Return a row for each variant, number of streams and captured sample."""
-    model, rows = meta_model(layers=layers, width=width), list[TableRow]()
+    model, rows = meta_model(layers=layers, width=width, layout=layout), list[TableRow]()
+    goals = GOALS if layout == "ar+nar-len" else {}
     captured: list[tuple[str, bool, KvCacheDtype]] = [
         (name, draws, "auto") for name in variants for draws in CAPTURED[name]
     ]
@@ -510,7 +534,7 @@ def step_costs(
                 "us": found.estimate_s * 1e6,
                 "codes/s": count / found.estimate_s,
                 "codes/s at most": count / found.bound_s,
-                "asked": GOALS.get((held, count), "") if (variant, draws) == FASTEST else "",
+                "asked": goals.get((held, count), "") if (variant, draws) == FASTEST else "",
             })
     return rows
 
@@ -532,9 +556,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, help="JSON file")
+    parser.add_argument("--layout", choices=get_args(LayoutName), default="ar+nar-len")
     args = parser.parse_args(arguments)
-    rows = step_costs()
-    beside = {"chunk": chunk_costs(), "window": window_costs(), "prefixes": prefix_costs()}
+    rows = step_costs(layout=args.layout)
+    beside = {"window": window_costs(layout=args.layout)}
+    if args.layout == "ar+nar-len":  # the other has no chunks, and no prefix that texts share
+        beside |= {"chunk": chunk_costs(), "prefixes": prefix_costs()}
     for table in beside.values():
         print_table(table)
         print()

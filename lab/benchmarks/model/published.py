@@ -20,6 +20,7 @@ import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from time import perf_counter
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -29,6 +30,9 @@ from models.valle import Valle
 from samplers.ar.sampler import ArSampler
 from samplers.ar.state import RowInput, SlotTable
 from samplers.knobs.params import SamplingParams
+
+if TYPE_CHECKING:
+    from models.checkpoints.vallex.layout import VallexLayout
 
 FRAME_RATE_HZ = 75
 PHONEMES = 40  # ids of a sentence of some 3 s
@@ -67,16 +71,22 @@ def random_model(config: ModelConfig) -> Valle:
     return model.eval().requires_grad_(False)
 
 
-def random_vallex(*, layers: int, width: int) -> tuple[Valle, float]:
-    """Return a random VALL-E X, and the seconds of its loading from a file."""
+def vallex_sizes(*, layers: int, width: int) -> "VallexLayout":
+    """Return the sizes of VALL-E X, or of a smaller model for tests."""
     # Not above: others import this module where torch is all that is installed.
-    from safetensors.torch import save_file
-
     from models.checkpoints.vallex.layout import StackLayout, VallexLayout
-    from models.checkpoints.vallex.load import load_vallex
 
     stack = StackLayout(width, layers, 4 * width)
-    layout = VallexLayout(stack, stack, texts=2048, languages=3, start_token=True)
+    return VallexLayout(stack, stack, texts=2048, languages=3, start_token=True)
+
+
+def random_vallex(*, layers: int, width: int) -> tuple[Valle, float]:
+    """Return a random VALL-E X, and the seconds of its loading from a file."""
+    from safetensors.torch import save_file
+
+    from models.checkpoints.vallex.load import load_vallex
+
+    layout = vallex_sizes(layers=layers, width=width)
     torch.manual_seed(0)
     tensors = {name: torch.randn(shape) / width**0.5 for name, shape in layout.shapes().items()}
     with tempfile.TemporaryDirectory() as folder:

@@ -82,7 +82,7 @@ def read_vallex(path: Path) -> ReadFile:
     """Read a file of this family; raises CheckpointError for what cannot be loaded."""
     tensors, metadata = read_file(path)
     layout = vallex_layout(tensors, str(path))
-    return ReadFile(path, layout, _config(layout, _settings(path, metadata), path), tensors)
+    return ReadFile(path, layout, vallex_config(layout, _settings(path, metadata), path), tensors)
 
 
 def _settings(path: Path, metadata: Mapping[str, str]) -> TrainerSettings:
@@ -98,7 +98,8 @@ def _settings(path: Path, metadata: Mapping[str, str]) -> TrainerSettings:
         raise CheckpointError(f"{path}: its settings: {problem}") from error
 
 
-def _config(layout: VallexLayout, settings: TrainerSettings, path: Path) -> ModelConfig:
+def vallex_config(layout: VallexLayout, settings: TrainerSettings, path: Path) -> ModelConfig:
+    """Return our configuration of a file's sizes; raises CheckpointError if more must be told."""
     ar = layout.ar
     nar = layout.nar
     multilingual = bool(layout.languages)

@@ -14,10 +14,12 @@ from lab.benchmarks.card.step_cost import (
     PRODUCT_BANDWIDTH,
     PRODUCT_S,
     Counted,
+    LayoutName,
     _Attention,
     counted_step,
     meta_model,
     prefix_costs,
+    window_costs,
 )
 
 META = torch.device("meta")
@@ -50,12 +52,15 @@ def test_a_product_is_estimated_slower_than_its_bytes_and_in_float32_than_its_op
     assert row.bound_s == pytest.approx(row.bytes / BANDWIDTH)
 
 
-def test_kernels_do_not_depend_on_the_streams_and_grow_with_the_layers() -> None:
-    one, two = meta_model(layers=1, width=64), meta_model(layers=2, width=64)
+@pytest.mark.parametrize(("layout", "of_a_layer"), [("ar+nar-len", 7), ("vall-e-x", 7)])
+def test_kernels_do_not_depend_on_the_streams_and_grow_with_the_layers(
+    layout: LayoutName, of_a_layer: int
+) -> None:
+    one, two = (meta_model(layers=layers, width=64, layout=layout) for layers in (1, 2))
     base = counted_step(one, 1, 300)
     assert counted_step(one, 4, 300).kernels == base.kernels
     a_layer = counted_step(two, 1, 300).kernels - base.kernels
-    assert a_layer == 7
+    assert a_layer == of_a_layer
     forward = counted_step(one, 1, 300, draws=False)
     assert forward.kernels == base.kernels  # a copy in place of the sample
     one.transformer.kernels = two.transformer.kernels = TORCH
@@ -75,3 +80,10 @@ def test_a_recorded_prefix_of_a_known_voice_takes_two_launches_and_of_a_new_one_
         assert found[levels, "known", "recorded"] == 2  # a table, and a graph
         assert found[levels, "new", "recorded"] == 2 + 3  # and the codes of the voice
         assert found[levels, "new", "one by one"] > found[levels, "known", "one by one"] > 40
+
+
+def test_all_levels_of_vall_e_x_see_every_frame_and_pay_for_it() -> None:
+    window, whole = window_costs(layers=1, width=64, layout="vall-e-x")
+    assert (window["frames"], whole["frames"]) == (30, 375)
+    assert window["launches"] == whole["launches"]  # both read text and prompt anew
+    assert window["MB of each"] < whole["MB of each"]
