@@ -198,7 +198,7 @@ FATES = {
     "leaves while its text is read": Fate(waits, "slow to read", begins=False),
     "cancels": Fate(cancels),
     "stalls": Fate(
-        stalls, "x" * LONG_FRAMES, settings=(("stall_timeout_s", 0.5),), chunk_s=5.0
+        stalls, "x" * LONG_FRAMES, settings=(("stall_timeout_s", 0.2),), chunk_s=5.0
     ),
     "fails in text": replace(failing("text", LOGGED), act=is_told, reason=None, begins=False),
     "fails in ar": failing("ar", LOGGED, frames=2),

@@ -13,9 +13,13 @@ from websockets.sync.client import ClientConnection, connect
 from tests.app.tools.live_client import LiveClient, live, url_of
 
 OF_A_SLOW_READER: Final[dict[str, Any]] = {
-    "max_queue": 1, "compression": None, "close_timeout": 0.1, "proxy": None
+    "max_queue": 1, "compression": None, "close_timeout": 0.1, "proxy": None,
+    "ping_interval": None,
 }  # fmt: skip
-"""Options of a WebSocket that takes a few messages at once, and does not wait for those it left."""
+"""Options of a WebSocket that takes a few messages at once, and waits for nothing that it left.
+
+With pings it would end up to 20 seconds later: the next one behind what is unread is waited for.
+"""
 
 
 class SocketClient:
