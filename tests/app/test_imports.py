@@ -57,7 +57,7 @@ def test_a_module_does_not_load_what_it_does_not_need(module, unwanted) -> None:
     assert told.stdout == "set()\n"
 
 
-def test_it_loads_nothing() -> None:
+def test_importing_lazily_loads_nothing_beyond_the_standard_library() -> None:
     code = "import sys; n = len(sys.modules); import app.imports; print(*list(sys.modules)[n:])"
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     loaded = {name.partition(".")[0] for name in told.stdout.split()}

@@ -69,12 +69,14 @@ def test_the_revision_is_the_commit(checkout: Path, form: Callable[[Path], Path]
 
 @pytest.mark.parametrize("form", [whole, packed, detached, worktree])
 @pytest.mark.parametrize("words", [[], ["--annotate", "--message", "a release"]])
-def test_a_release_has_none(checkout: Path, words: list[str], form: Callable[[Path], Path]) -> None:
+def test_a_tagged_release_has_no_revision(
+    checkout: Path, words: list[str], form: Callable[[Path], Path]
+) -> None:
     git(checkout, "tag", *words, f"v{RELEASE}")
     assert not read_revision(form(checkout))
 
 
-def test_the_commit_behind_a_release_has_one(checkout: Path) -> None:
+def test_the_commit_behind_a_release_has_a_revision(checkout: Path) -> None:
     git(checkout, "tag", f"v{RELEASE}", "HEAD~1")
     git(checkout, "tag", "v9.9.9")
     assert read_revision(checkout)

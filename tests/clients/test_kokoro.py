@@ -34,7 +34,7 @@ def captioned(client: httpx.Client, **fields: Any) -> httpx.Response:
 
 
 @pytest.mark.slow
-def test_the_captioned_example(builtin) -> None:
+def test_the_captioned_example_of_kokoro_gives_words_with_times(builtin) -> None:
     told = captioned(builtin, input="Hello world! Welcome.", speed=1.0, stream=False).json()
     sound, rate_hz = decoded(b64decode(told["audio"]))
     words = told["timestamps"]
@@ -43,7 +43,7 @@ def test_the_captioned_example(builtin) -> None:
 
 
 @pytest.mark.slow
-def test_a_dialogue(builtin) -> None:
+def test_a_dialogue_of_kokoro_is_spoken_by_both_voices(builtin) -> None:
     text = "[voice:af_bella] So? [voice:am_michael] It did."
     asked = {"input": text, "return_timestamps": True, "allow_voice_tags": True, "ssml": False}
     told = captioned(builtin, **asked, stream=False).json()

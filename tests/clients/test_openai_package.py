@@ -30,7 +30,7 @@ def samples(client: openai.OpenAI) -> np.ndarray:
     return decoded(speech.content)[0]
 
 
-def test_whole(client, samples, tmp_path) -> None:
+def test_the_openai_client_saves_a_whole_speech(client, samples, tmp_path) -> None:
     speech = client.audio.speech.create(**COMMON, extra_body=KNOBS | {"stream": False})
     speech.write_to_file(tmp_path / "hello.mp3")
     read, rate_hz = decoded((tmp_path / "hello.mp3").read_bytes())
@@ -39,7 +39,7 @@ def test_whole(client, samples, tmp_path) -> None:
 
 
 @pytest.mark.parametrize("form", ["mp3", "opus", "aac", "flac", "wav", "pcm"])
-def test_streamed(client, samples, form) -> None:
+def test_the_openai_client_streams_a_speech_in_every_form(client, samples, form) -> None:
     sound = b""
     with client.audio.speech.with_streaming_response.create(
         **COMMON, response_format=form, stream_format="audio", extra_body=KNOBS
@@ -52,7 +52,7 @@ def test_streamed(client, samples, form) -> None:
     assert 0 <= more_s <= (0.1 if form in {"mp3", "aac"} else 1 / 24_000)
 
 
-def test_events(client, samples) -> None:
+def test_the_openai_client_reads_a_speech_as_events(client, samples) -> None:
     sound, last = b"", {}
     with client.audio.speech.with_streaming_response.create(
         **COMMON, response_format="pcm", stream_format="sse", extra_body=KNOBS
@@ -70,7 +70,7 @@ def test_events(client, samples) -> None:
     )
 
 
-def test_speed_and_a_voice_as_an_object(client, samples) -> None:
+def test_the_openai_client_may_send_speed_and_a_voice_as_an_object(client, samples) -> None:
     wanted = COMMON | {"voice": {"id": "toy"}, "model": "gpt-4o-mini-tts-2025-12-15"}
     speech = client.audio.speech.create(
         **wanted, response_format="flac", speed=1.5, extra_body=KNOBS
@@ -78,7 +78,7 @@ def test_speed_and_a_voice_as_an_object(client, samples) -> None:
     assert len(decoded(speech.content)[0]) == round(len(samples) / 1.5)
 
 
-def test_models(client) -> None:
+def test_the_openai_client_lists_the_models(client) -> None:
     names = [model.id for model in client.models.list()]
     assert names == ["toy", "tts-1", "tts-1-hd", "gpt-4o-mini-tts", "kokoro"]
     for name in names:

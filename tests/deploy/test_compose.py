@@ -45,7 +45,9 @@ def _defaults(value: str) -> str:
 @pytest.mark.parametrize(
     "files", [GPU, CPU, WATCHED, CARDS, SHARED_CARD], ids=lambda files: files[-1]
 )
-def test_it_is_valid(files: tuple[str, ...], tmp_path: Path) -> None:
+def test_every_combination_of_compose_files_keeps_the_schema(
+    files: tuple[str, ...], tmp_path: Path
+) -> None:
     merged = tmp_path / "compose.json"
     merged.write_text(json.dumps(compose(*files)))
     check = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.compose-spec"]
@@ -163,7 +165,9 @@ def test_example_names_what_the_files_read() -> None:
     assert read <= _example().keys()
 
 
-def test_example_shows_the_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_example_of_variables_shows_the_defaults_of_settings(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     shown = {name: value for name, value in _example().items() if name.startswith("TTS_")}
     defaults = Settings.model_construct()
     settings = settings_of(monkeypatch, shown)

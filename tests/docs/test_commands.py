@@ -249,7 +249,9 @@ def test_a_command_does_what_the_page_tells(
 
 
 @pytest.mark.usefixtures("_as_a_reader")
-def test_what_open_webui_sees(folder: Path, address: str) -> None:
+def test_open_webui_sees_the_models_and_voices_that_its_page_names(
+    folder: Path, address: str
+) -> None:
     if shutil.which("curl") is None:
         pytest.skip("no curl")
     (block,) = blocks("docs/open-webui.md", "sh")

@@ -16,7 +16,9 @@ SCRIPTS = blocks("docs/library.md", "sh")
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=["speaker", "samplers", "transformers"])
-def test_it_runs(program: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_program_of_the_library_page_runs_and_prints(
+    program: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     with contextlib.redirect_stdout(io.StringIO()) as printed:
         exec(compile(program, "docs/library.md", "exec"), {})

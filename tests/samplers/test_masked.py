@@ -9,7 +9,7 @@ from samplers.masked import least_certain, progress_of, schedule
 from tests.samplers.reference.harness import load
 
 
-def test_golden_schedules_and_selections(golden: Path) -> None:
+def test_schedules_and_selections_are_those_of_the_golden_data(golden: Path) -> None:
     for case in load(golden, "nar_mask"):
         knobs, expected = case["params"], case["expected"]
         counts = schedule(knobs["length"], knobs["steps"])

@@ -32,7 +32,7 @@ def words_of(text: str) -> list[int]:
         ("<!-- a comment. of words -->\nOne.", [1]),
     ],
 )
-def test_what_is_counted(text: str, words: list[int]) -> None:
+def test_words_of_a_sentence_are_counted_without_its_markup(text: str, words: list[int]) -> None:
     assert words_of(text) == words
 
 

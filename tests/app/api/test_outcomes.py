@@ -250,11 +250,13 @@ def test_a_speech_ends_in_its_own_way_and_others_are_whole(
     with service.amid_another():
         if fate.crowd:
             crowd = service.submit(fate.crowd)
-            until(lambda: service.engine.status.queued == 1)
+            until(lambda: service.client.get("/health").json()["queued"] == 1)
         with wire(service.client, service.port, fate.text) as client:
             fate.act(service, client)
             told = client.ending() if fate.told else ""
             assert not fate.told or told in fate.told
+            if fate.crowd and isinstance(client, HttpClient):
+                assert int(client.header("retry-after")) >= 1
             goes_on = isinstance(client, Session) and (fate.code or fate.act is cancels)
             if isinstance(client, Session) and goes_on:
                 assert client.again("next") == "whole"

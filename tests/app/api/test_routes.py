@@ -58,7 +58,7 @@ def test_max_duration_s_bounds_the_speech_and_says_so(toy_server):
     assert answer.headers["x-frames"] == "30"
 
 
-def test_health_and_readiness(toy_server):
+def test_health_and_readiness_tell_the_model_and_the_state_of_the_engine(toy_server):
     health = toy_server.get("/health")
     assert health.status_code == 200
     body = health.json()

@@ -55,7 +55,7 @@ def diagnosed(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int,
     return status, told
 
 
-def test_it_finds_nothing_wrong(
+def test_the_doctor_finds_nothing_wrong_where_all_is_right(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("app.commands.doctor._NEEDED_BYTES", 1)
@@ -66,7 +66,9 @@ def test_it_finds_nothing_wrong(
 
 
 @pytest.mark.slow
-def test_it_leaves_nothing_behind(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_the_doctor_leaves_no_file_behind(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     diagnosed(capsys)
     assert not list(tmp_path.iterdir())  # not even the folders of the cache and of voices
 

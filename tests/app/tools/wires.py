@@ -53,6 +53,10 @@ class HttpClient:
         error = json.loads(body).get("error")
         return str(error["code"]) if error else "whole"
 
+    def header(self, name: str) -> str:
+        """Return a header of the answer; empty without."""
+        return self._response().getheader(name, "")
+
     def _response(self) -> HTTPResponse:
         if self._answer is None:
             self._answer = self._connection.getresponse()

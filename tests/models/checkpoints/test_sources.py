@@ -153,7 +153,9 @@ def test_vocos_decodes_no_codes_but_encodecs(tmp_path: Path, vocos_cache: Path) 
         load(make_toy(tmp_path), vocos_cache, "vocos")
 
 
-def test_no_model_is_told(tmp_path: Path, cache: Path) -> None:
+def test_a_folder_without_a_model_is_refused_with_what_was_expected(
+    tmp_path: Path, cache: Path
+) -> None:
     parts = tmp_path / "parts"
     parts.mkdir()
     (parts / "lm-1.safetensors").touch()  # of our layout, without its configuration

@@ -16,7 +16,7 @@ from models.stack.attention import attention_statistics, measure_attention
 GOLDEN = ("attn_entropy_bits_mean", "attn_varentropy_population", "agreement")
 
 
-def test_golden_statistics(golden: Path) -> None:
+def test_statistics_of_attention_are_those_of_the_golden_data(golden: Path) -> None:
     cases = json.loads((golden / "samplers" / "entropix_metrics.dev.json").read_text())["cases"]
     for case in cases:
         scores = torch.tensor([case["attention_scores_last_layer_last_query"]])

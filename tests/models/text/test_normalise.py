@@ -182,7 +182,7 @@ SAID = [
 
 
 @pytest.mark.parametrize(("written", "said"), SAID, ids=[row[0][:40] for row in SAID])
-def test_it_is_said(written: str, said: str | None) -> None:
+def test_a_written_form_is_said_in_words_or_left_as_it_is(written: str, said: str | None) -> None:
     assert normalise(clean(written)) == (written if said is None else said)
 
 

@@ -48,12 +48,12 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("text", "why"), REFUSED, ids=[ascii(row[0][:20]) for row in REFUSED])
-def test_it_is_refused(text: str, why: str) -> None:
+def test_a_text_that_cannot_be_spoken_is_refused_with_the_reason(text: str, why: str) -> None:
     with pytest.raises(TextError, match=why):
         prepare(text)
 
 
-def test_limits_are_arguments() -> None:
+def test_a_text_longer_than_the_limit_that_is_given_is_refused() -> None:
     assert prepare("abc", max_chars=3)
     with pytest.raises(TextError, match="at most 2"):
         prepare("abc", max_chars=2)
@@ -93,7 +93,7 @@ SPLITS = [
 
 
 @pytest.mark.parametrize(("text", "utterances"), SPLITS, ids=[row[0][:40] for row in SPLITS])
-def test_it_is_split(text: str, utterances: list[str]) -> None:
+def test_a_text_is_split_into_its_sentences(text: str, utterances: list[str]) -> None:
     assert [utterance.text for utterance in prepare(text)] == utterances
 
 

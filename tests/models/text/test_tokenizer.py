@@ -63,7 +63,7 @@ def test_the_pair_learnt_first_wins_and_ties_go_left() -> None:
     assert encode("caca") == [1, 10, 10, 2]
 
 
-def test_twins_merge_alike() -> None:
+def test_a_letter_and_its_twin_in_two_codes_merge_to_the_same_ids() -> None:
     assert Tokenizer(MERGED).encode("äbc") == [1, 9, 2]
     assert Tokenizer(MERGED | {"äb": 8}).encode("ab äb") == [1, 8, 4, 8, 2]
 

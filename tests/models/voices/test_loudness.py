@@ -55,7 +55,7 @@ def test_a_tone_has_the_loudness_that_the_recommendation_states() -> None:
 
 
 @pytest.mark.parametrize("samples", [0, 1, 500, 100_000])
-def test_silence_has_none(samples: int) -> None:
+def test_silence_has_a_loudness_of_minus_infinity(samples: int) -> None:
     assert loudness_lufs(np.zeros(samples, np.float32), 24_000) == -np.inf
 
 

@@ -21,7 +21,9 @@ def sampler_of(*params: SamplingParams, vocab: int = 4) -> ArSampler:
     return make_sampler(params, seeds, stop_token=vocab - 1, vocab_size=vocab, max_frames=9)
 
 
-def test_golden_scores_and_log_probabilities_in_one_batch(golden: Path) -> None:
+def test_golden_scores_and_log_probabilities_are_met_by_every_row_of_one_batch(
+    golden: Path,
+) -> None:
     cases = load(golden, "scores_logprobs")
     params = [SamplingParams(**case["params"]) for case in cases]
     logits = stack([case["logits"] for case in cases])

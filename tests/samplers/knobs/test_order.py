@@ -43,7 +43,9 @@ def test_golden_chains_keep_what_they_should_after_each_step(golden: Path) -> No
         assert_probs(after, [case["expected"]["probs"]])
 
 
-def test_golden_chains_of_unlike_orders_and_params_in_one_batch(golden: Path) -> None:
+def test_golden_chains_of_unlike_orders_and_params_are_met_by_every_row_of_one_batch(
+    golden: Path,
+) -> None:
     for stop in {case["params"]["stop_token"] for case in load(golden, "chain")}:
         cases = [case for case in load(golden, "chain") if case["params"]["stop_token"] == stop]
         params = [

@@ -11,7 +11,7 @@ from samplers.ops.beam import beam_step, extend, final_score
 from tests.samplers.reference.harness import load, stack
 
 
-def test_golden_beam_steps(golden: Path) -> None:
+def test_beam_steps_are_those_of_the_golden_data(golden: Path) -> None:
     for case in load(golden, "beam_step"):
         parents, codes, scores = beam_step(
             stack(case["logits"]), torch.tensor(case["cum_logprob"]),

@@ -17,7 +17,7 @@ from tests.samplers.reference.harness import attention, load, make_batch, stack
 DEFAULTS = settings(make_batch([SamplingParams()], 64))
 
 
-def test_golden_entropy_and_varentropy_in_one_batch(golden: Path) -> None:
+def test_golden_entropy_and_varentropy_are_met_by_every_row_of_one_batch(golden: Path) -> None:
     cases = load(golden, "entropix_metrics")
     entropy, varentropy = entropix.moments(stack([case["logits"] for case in cases]))
     for row, case in enumerate(cases):
@@ -28,7 +28,9 @@ def test_golden_entropy_and_varentropy_in_one_batch(golden: Path) -> None:
         )
 
 
-def test_golden_states_and_the_knobs_that_they_move_in_one_batch(golden: Path) -> None:
+def test_golden_states_and_the_knobs_that_they_move_are_met_by_every_row_of_one_batch(
+    golden: Path,
+) -> None:
     cases = load(golden, "entropix_state")
     entropy, varentropy = entropix.moments(stack([case["logits"] for case in cases]))
     states = entropix.state(entropy, varentropy, DEFAULTS)

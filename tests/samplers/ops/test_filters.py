@@ -96,7 +96,7 @@ def test_p_less_counts_what_other_filters_have_left_and_is_a_rows_own() -> None:
 
 
 @pytest.mark.parametrize("tag", ["single_survivor_all_filters", "top_k_over_vocab", "top_p_zero"])
-def test_golden_edge_cases(golden: Path, tag: str) -> None:
+def test_filters_keep_in_edge_cases_what_the_golden_data_keeps(golden: Path, tag: str) -> None:
     (case,) = (case for case in load(golden, "edge_policy") if tag in case["tags"])
     names: list[StepName] = ["top_n_sigma", "temperature", "top_k", "top_p", "min_p", "typical_p"]
     params = SamplingParams(**{
@@ -131,7 +131,7 @@ def test_golden_sanitising_turns_nan_and_infinities_into_numbers(golden: Path) -
         assert_probs(clean, [case["expected"]["probs"]])
 
 
-def test_golden_xtc_in_one_batch(golden: Path) -> None:
+def test_golden_xtc_are_met_by_every_row_of_one_batch(golden: Path) -> None:
     cases = load(golden, "xtc")
     logits = stack([case["logits"] for case in cases])
     protected = torch.zeros_like(logits, dtype=torch.bool)

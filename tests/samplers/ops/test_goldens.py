@@ -121,7 +121,7 @@ GOLDENS = [
 
 
 @pytest.mark.parametrize("row", GOLDENS, ids=lambda row: f"{row.family}, {row.field}")
-def test_golden_cases_in_one_batch(golden: Path, row: Golden) -> None:
+def test_golden_cases_are_met_by_every_row_of_one_batch(golden: Path, row: Golden) -> None:
     cases = [
         case
         for case in load(golden, row.family)

@@ -9,7 +9,7 @@ from tests.samplers.frames import guide_frames
 from tests.samplers.reference.harness import assert_logits, load, stack
 
 
-def test_golden_guidance_aligned_at_the_end(golden: Path) -> None:
+def test_golden_guidance_is_met_aligned_at_the_end(golden: Path) -> None:
     for case in load(golden, "cfg"):
         knobs = case["params"]
         last = knobs["last_n"]

@@ -51,7 +51,7 @@ def _version_2_cases(golden: Path) -> list[Case]:
     return [case for case in load(golden, "mirostat_v2") if "logits" in case]
 
 
-def test_golden_version_2_in_one_batch(golden: Path) -> None:
+def test_golden_version_2_are_met_by_every_row_of_one_batch(golden: Path) -> None:
     cases = _version_2_cases(golden)
     logits = stack([case["logits"] for case in cases])
     filtered = keep_from(logits, mirostat.version_2_floor(logits, _mu(cases)))
@@ -61,7 +61,7 @@ def test_golden_version_2_in_one_batch(golden: Path) -> None:
         _check_update(case, logits[row : row + 1], filtered[row : row + 1])
 
 
-def test_golden_version_2_along_a_trace(golden: Path) -> None:
+def test_golden_version_2_is_met_along_a_trace(golden: Path) -> None:
     traces = [case for case in load(golden, "mirostat_v2") if "steps" in case]
     for case in traces:
         tau, eta = (torch.tensor(case["params"][name]) for name in ("tau", "eta"))

@@ -25,7 +25,7 @@ def test_a_decay_factor_that_float32_cannot_hold_still_gives_a_number(
     assert moved.tolist() == [[stop]]
 
 
-def test_golden_bans_in_one_batch(golden: Path) -> None:
+def test_golden_bans_are_met_by_every_row_of_one_batch(golden: Path) -> None:
     cases = load(golden, "ban_tokens")
     params = [SamplingParams(ban_tokens=case["params"]["ban_tokens"]) for case in cases]
     logits = stack([case["logits"] for case in cases])

@@ -19,7 +19,7 @@ from tests.samplers.reference.harness import (
 )
 
 
-def test_golden_nucleus_and_repeats_in_one_batch(golden: Path) -> None:
+def test_golden_nucleus_and_repeats_are_met_by_every_row_of_one_batch(golden: Path) -> None:
     cases = load(golden, "ras")
     logits = stack([case["logits"] for case in cases])
     columns = {

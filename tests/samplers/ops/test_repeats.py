@@ -42,7 +42,7 @@ def test_runs_carried_from_step_to_step_are_those_counted_anew(history: list[int
         assert torch.equal(runs[:, :length], count_runs(recent))
 
 
-def test_golden_dry_in_one_batch(golden: Path) -> None:
+def test_golden_dry_are_met_by_every_row_of_one_batch(golden: Path) -> None:
     cases = load(golden, "dry")
     params = [SamplingParams(**case["params"]) for case in cases]
     logits = stack([case["logits"] for case in cases])

@@ -105,7 +105,7 @@ def test_a_wider_vocabulary_has_the_noise_of_a_narrower_one() -> None:
     assert torch.equal(uniform(key, 1025)[:, :64], uniform(key, 64))
 
 
-def test_golden_gumbel_argmax(golden: Path) -> None:
+def test_the_argmax_under_gumbel_noise_is_that_of_the_golden_data(golden: Path) -> None:
     for case in load(golden, "gumbel_argmax"):
         logits = stack([case["logits"]]) / case["params"]["temperature"]
         token = categorical(logits, 1 - stack([case["u_per_token"]]))

@@ -22,7 +22,7 @@ CODES = st.lists(st.integers(0, 2), max_size=30)
 HUGE = 10**30
 
 
-def test_golden_loops(golden: Path) -> None:
+def test_loops_are_found_where_the_golden_data_has_them(golden: Path) -> None:
     for case in load(golden, "loop_detect"):
         if "max_period" not in (knobs := case["params"]):
             continue
@@ -34,7 +34,7 @@ def test_golden_loops(golden: Path) -> None:
         assert (hit and hit._asdict()) == wanted, case["id"]
 
 
-def test_golden_silences(golden: Path) -> None:
+def test_silences_are_found_where_the_golden_data_has_them(golden: Path) -> None:
     for case in load(golden, "loop_detect"):
         if "max_silence" not in (knobs := case["params"]):
             continue
@@ -107,7 +107,7 @@ def test_what_is_allowed_and_limits_beyond_any_tensor_find_nothing() -> None:
     assert not overlong_frames(codes == 0, longest=HUGE).any()
 
 
-def test_golden_antislop_adjustment_as_odds(golden: Path) -> None:
+def test_golden_antislop_adjustment_is_met_as_odds(golden: Path) -> None:
     for case in load(golden, "antislop_adjust"):
         knobs, logits = case["params"], stack([case["logits"]])
         codes = torch.tensor([[int(code) for code in knobs["adjustments"]]])

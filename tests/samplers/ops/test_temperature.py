@@ -22,7 +22,7 @@ def test_golden_greedy_beats_a_dynamic_temperature(golden: Path) -> None:
 
 
 @pytest.mark.parametrize("tag", ["temperature_tiny", "temperature_huge"])
-def test_golden_extreme_temperatures(golden: Path, tag: str) -> None:
+def test_extreme_temperatures_give_the_scores_of_the_golden_data(golden: Path, tag: str) -> None:
     (case,) = (case for case in load(golden, "edge_policy") if tag in case["tags"])
     params = SamplingParams(temperature=case["params"]["temperature"])
     logits = run(["temperature"], [params], stack([case["logits"]]))

@@ -64,7 +64,7 @@ def _single(breakers: Sequence[int | Sequence[int]]) -> tuple[int, ...]:
     return tuple(sequence[0] for sequence in sequences)
 
 
-def test_golden_vectors(golden: Path) -> None:
+def test_samplers_keep_what_llama_cpp_keeps_of_its_test_vectors(golden: Path) -> None:
     for case in load(golden, "llama_cpp_vectors"):
         filtered, expected = _filtered(case), case["expected"]
         probs = filtered.softmax(-1)[0]

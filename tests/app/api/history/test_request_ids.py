@@ -60,7 +60,7 @@ def test_the_second_is_answered_with_the_speech_of_the_first(two) -> None:
     assert spoken(backends) == 1
 
 
-def test_a_streamed_one_too(two) -> None:
+def test_a_streamed_request_repeated_by_its_id_is_streamed_again_and_spoken_once(two) -> None:
     (here, there), backends = two
     wanted = {"stream_format": "sse", "response_format": "pcm"}
     first = say(here, **wanted)

@@ -67,7 +67,7 @@ def test_a_wrong_key_is_a_401_that_does_not_repeat_it(keyed, authorization) -> N
     assert ALICE not in answer.text
 
 
-def test_a_key_lets_in(keyed) -> None:
+def test_a_request_with_a_known_key_is_answered(keyed) -> None:
     for sent in (f"Bearer {ALICE}", f"Bearer {BOB}", f"bearer  {ALICE}"):
         answer = keyed.post("/tts", json={"input": "Hi."}, headers={"authorization": sent})
         assert answer.status_code == 200

@@ -11,7 +11,7 @@ from tests.app.tools.live_client import live, refused, serving
 from tests.app.tools.serving import until
 
 
-def test_subprotocols(client) -> None:
+def test_an_unknown_subprotocol_is_refused_and_ours_or_none_accepted(client) -> None:
     status, error = refused(client, subprotocols=["other"])
     assert (status, error["code"]) == (422, "subprotocol")
     with live(client, subprotocols=["valle.key.secret", PROTOCOL]) as session:

@@ -180,7 +180,7 @@ def test_streamed_codes_come_while_the_rest_is_drawn(toy_server) -> None:
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_tensors_are_no_stream(toy_server, shape) -> None:
+def test_codes_as_tensors_are_refused_where_a_stream_is_asked_for(toy_server, shape) -> None:
     accept = {"accept": SAFETENSORS}
     answer = toy_server.post("/v1/audio/speech", json=ASKED | shape, headers=accept)
     assert refusal(answer) == (422, next(iter(shape)))

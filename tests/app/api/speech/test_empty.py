@@ -54,13 +54,15 @@ def test_a_stream_ends_in_order_and_its_report_says_it(toy_server: httpx.Client,
     assert (again.status_code, again.headers["x-finish-reason"]) == (200, "empty")
 
 
-def test_events_end_with_it(toy_server: httpx.Client) -> None:
+def test_events_of_an_empty_speech_end_with_that_reason(toy_server: httpx.Client) -> None:
     answer = toy_server.post("/v1/audio/speech", json=EMPTY | {"stream_format": "sse"})
     last = events_of(answer)[-1]
     assert (last["type"], last["finish_reason"]) == ("speech.audio.done", "empty")
 
 
-def test_the_websocket_ends_the_response_with_it(toy_server: httpx.Client) -> None:
+def test_a_response_over_a_websocket_that_is_empty_ends_with_that_reason(
+    toy_server: httpx.Client,
+) -> None:
     with live(toy_server) as session:
         done = session.say("Hello there. You too.", **AT_ONCE)
     assert (done["finish_reason"], done["audio_bytes"], session.sound) == ("empty", 0, b"")

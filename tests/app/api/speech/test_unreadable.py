@@ -129,7 +129,7 @@ def test_elevenlabs_socket_speaks_the_rest_and_tells_at_the_end(toy_server) -> N
 
 
 @pytest.mark.slow
-def test_elevenlabs_contexts_go_on(toy_server) -> None:
+def test_an_elevenlabs_context_goes_on_after_what_cannot_be_read(toy_server) -> None:
     path = "/v1/text-to-speech/toy/multi-stream-input?output_format=pcm_24000&auto_mode=true"
     with connect(url_of(toy_server, path), proxy=None) as socket:
         for text in ("The word for cat is 猫. ", "It is easy. "):

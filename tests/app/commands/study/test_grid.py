@@ -15,7 +15,7 @@ from app.commands.study.grid import read_fixed, read_varied
         (["top_p=0.5", "0.7"], [0.5, 0.7]),
     ],
 )
-def test_a_grid_is_read(words: list[str], values: list[float]) -> None:
+def test_words_of_a_grid_are_read_as_its_values(words: list[str], values: list[float]) -> None:
     assert [*read_varied(words).values()] == [values]
 
 

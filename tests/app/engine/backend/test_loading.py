@@ -94,7 +94,7 @@ def test_the_weights_are_chosen_by_the_processor_unless_an_operator_says() -> No
     assert Settings().weights == "auto"
 
 
-def test_settings_name_a_head() -> None:
+def test_an_alignment_head_of_settings_is_parsed_and_a_malformed_one_refused() -> None:
     assert AlignmentHead.parse("3.2") == AlignmentHead(layer=3, head=2)
     assert AlignmentHead.parse("11.0+4") == AlignmentHead(layer=11, head=0, lead_frames=4)
     for wrong in ("3", "3.2+", "a.b", "3.2+300"):

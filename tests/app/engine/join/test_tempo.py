@@ -21,7 +21,7 @@ def test_it_is_as_long_as_it_should_be_to_the_sample(speed, samples):
 
 
 @pytest.mark.parametrize("speed", SPEEDS)
-def test_the_pitch_stays(speed):
+def test_speech_at_another_tempo_keeps_its_pitch(speed):
     sound = np.sin(2 * np.pi * 200 * np.arange(3 * RATE_HZ) / RATE_HZ).astype(np.float32)
     out = pushed(Tempo(speed, RATE_HZ), sound, 4800)
     spectrum = np.abs(np.fft.rfft(out * np.hanning(len(out)), 2**20))
@@ -49,7 +49,7 @@ def test_sound_comes_out_while_more_goes_in(speed):
     assert given / RATE_HZ > 0.7 / speed
 
 
-def test_it_starts_no_threads():
+def test_changing_the_tempo_starts_no_threads():
     before = psutil.Process().num_threads()
     kept = [Tempo(3, RATE_HZ) for _ in range(8)]
     assert psutil.Process().num_threads() == before

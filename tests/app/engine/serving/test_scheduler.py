@@ -120,7 +120,9 @@ def scheduled(
         ),
     ],
 )
-async def test_a_step_is_of(jobs: list[dict[str, Any]], stepped: list[int]) -> None:
+async def test_a_step_is_of_the_jobs_with_the_least_speech_ahead(
+    jobs: list[dict[str, Any]], stepped: list[int]
+) -> None:
     found, _ = scheduled(*(given(**one) for one in jobs))
     assert found == stepped
 

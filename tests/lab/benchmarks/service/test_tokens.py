@@ -13,7 +13,7 @@ from lab.benchmarks.service import tokens
 TEXT = "The quick brown fox jumps. It was extraordinarily late."
 
 
-def test_tokens_are_the_text() -> None:
+def test_tokens_together_are_the_text_in_pieces_of_at_most_six() -> None:
     pieces = tokens.tokens(TEXT)
     assert "".join(pieces) == TEXT
     assert max(map(len, pieces)) <= 6

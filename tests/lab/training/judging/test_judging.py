@@ -83,7 +83,9 @@ def test_figures_are_compared_in_words_if_asked(said_to_hear, said, heard, edits
         (tone(0.0), ("cut_short",)),
     ],
 )
-def test_faults(samples: np.ndarray, faults: tuple[str, ...]) -> None:
+def test_an_ending_has_the_faults_that_its_samples_show(
+    samples: np.ndarray, faults: tuple[str, ...]
+) -> None:
     ending = judge_ending(samples, TEACHER, SAMPLE_RATE_HZ)
     names = ("runaway", "cut_short", "silent")
     assert ending == Ending(**{name: name in faults for name in names}, stuck=None)

@@ -82,7 +82,7 @@ def compare(model: Valle, oracle: Oracle, form: toy.Form) -> None:
             near(found, expect("nar", IDS, CODES, level=level))
 
 
-def test_positions_may_count_through(tmp_path: Path) -> None:
+def test_a_model_whose_positions_count_through_speaks_as_the_reference(tmp_path: Path) -> None:
     flags = toy.FLAGS | {"unified_position_ids": True}
     path = toy.make_public(tmp_path, "ar+nar-len", experimental=flags)
     oracle = Oracle(load_file(path), toy.HEADS, unified=True)

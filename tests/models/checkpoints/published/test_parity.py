@@ -144,7 +144,7 @@ def test_ar_logits_and_greedy_ids(reference: Reference, language: bool) -> None:
     assert (cached - uncached).abs().max() < 1e-4 * max(1.0, float(uncached.abs().max()))
 
 
-def test_guided_ar_logits(reference: Reference) -> None:
+def test_guided_ar_logits_are_those_of_the_reference(reference: Reference) -> None:
     model, inputs = reference.load(), reference.inputs
     response = reference.codes[: inputs["k"], 0]
     own = ar_logits(model, reference.prefix(model, 0), response)
@@ -162,14 +162,14 @@ def test_guided_ar_logits(reference: Reference) -> None:
         ("exclusive", False, (1, 2, 7), "nar_logits_era2024_l1_l2_l7"),
     ],
 )
-def test_nar_logits(
+def test_nar_logits_are_those_of_the_reference(
     reference: Reference, sums: CodeSums, language: bool, levels: Sequence[int], name: str
 ) -> None:
     found = nar_rows(reference, reference.load(sums, language), levels)
     assert_near(found, reference.expected[name])
 
 
-def test_guided_nar_logits(reference: Reference) -> None:
+def test_guided_nar_logits_are_those_of_the_reference(reference: Reference) -> None:
     model, inputs = reference.load(), reference.inputs
     level = inputs["nar_cfg_level"]
     own = nar_rows(reference, model, [level])[0]
@@ -195,7 +195,7 @@ def test_greedy_codes_of_all_levels(
     assert torch.equal(found, reference.expected[name])
 
 
-def test_masked_logits(masked: Reference) -> None:
+def test_masked_logits_are_those_of_the_reference(masked: Reference) -> None:
     model, expected = masked.load(), masked.expected
     own = model.masked_logits(masked.prefix(model, 0), expected["masked_input"])
     null = model.masked_logits(masked.null(model, 0), expected["masked_input"])

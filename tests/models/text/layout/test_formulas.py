@@ -27,5 +27,5 @@ READ = [
 
 
 @pytest.mark.parametrize(("written", "read"), READ, ids=[row[0][:30] for row in READ])
-def test_it_is_read(written: str, read: list[str]) -> None:
+def test_a_formula_is_read_as_words(written: str, read: list[str]) -> None:
     assert [one.text for one in prepare(written)] == read

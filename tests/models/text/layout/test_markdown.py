@@ -93,5 +93,5 @@ READ = [
 
 
 @pytest.mark.parametrize(("written", "read"), READ, ids=[row[0][:30] for row in READ])
-def test_it_is_read(written: str, read: list[str]) -> None:
+def test_markdown_is_read_as_the_utterances_it_shows(written: str, read: list[str]) -> None:
     assert [one.text for one in prepare(written)] == read

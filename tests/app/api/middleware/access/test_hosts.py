@@ -49,7 +49,7 @@ def test_its_own_names_are_known_and_those_that_an_operator_lists(listed, host, 
     assert Hosts("tts.lan", listed).allow(asked) is known
 
 
-def test_two_names_are_none() -> None:
+def test_a_request_with_two_host_headers_is_refused() -> None:
     headers = [(b"host", b"localhost"), (b"host", b"evil.example")]
     assert not Hosts("", "").allow(HTTPConnection({"type": "http", "headers": headers}))
 
