@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import Final
 
-_CAUTION: Final = 0.9  # of the pace so far, what is counted on
+_CAUTION: Final = 0.6  # of the seconds of speech that are written a second, what may be lacking
+_LEAST: Final = 1.2  # seconds of speech written a second, from which it is no slower than speech
 _MORE_S: Final = 0.2  # of speech: words come whole
-_PACKETS: Final = 2  # by which words may be later: a word is certain once the next one begins
+_PACKETS: Final = 1.5  # by which words may be later: a word is certain once the next one begins
 
 
 class TextPace:
@@ -73,8 +74,9 @@ def held_s(
     """
     if known.whole or chars_per_s is None:
         return 0.0
-    pace = _CAUTION * chars_per_s * known.char_s  # seconds of speech written a second
-    if pace < 1.0:
+    written = chars_per_s * known.char_s  # seconds of speech a second
+    pace = written - _CAUTION
+    if written < _LEAST:
         return math.inf
     late = [0.0]
     for speech_s, before_s in chunks:

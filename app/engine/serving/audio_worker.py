@@ -17,7 +17,7 @@ from app.engine.serving.running import JobHandle
 from gpu.lost import is_device_lost
 
 _WAIT_S = 0.25
-_WORD_S = 0.35  # of speech, which is made once the word has come
+_WORD_S = 0.2  # of speech, which is made once the word has come
 
 SOLO_SHARE = 0.95
 """Of the measured speed, what a stream that gives way to nobody counts on."""
