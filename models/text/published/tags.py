@@ -36,6 +36,7 @@ _OTHERS: Final = frozenset({
     "pidgin",
     "based",
 })
+_GAP: Final = r"[\W_]"
 _SHORTEST_NAME: Final = 4  # shorter ones are codes, and stand first
 
 
@@ -50,14 +51,24 @@ def name_of(code: str) -> str:
 
 
 def language_pattern(spoken: Collection[str]) -> str:
-    """Return the pattern of the usual ways to ask for one of some languages; others exist."""
-    tags = list[str]()
-    names = list[str]()
-    for code in spoken:
-        for one in (code, *_NAMES.get(code, ())):
-            (tags if len(one) < _SHORTEST_NAME and one.isascii() else names).append(one)
-    words = dict.fromkeys(way for one in ("auto", *names) for way in (one, one.title()))
-    return f"^(|({'|'.join(map(re.escape, tags))})([-_][A-Za-z]{{2}})?|{'|'.join(words)})$"
+    """Return the pattern of all that means one of some languages; it has some that mean none.
+
+    Those are names of other languages that contain one's, as Old English.
+    """
+    words = [name for code in spoken for name in (code, *_NAMES.get(code, ()))]
+    long = [name for name in words if len(name) >= _SHORTEST_NAME]
+    first = rf"({_in_any_case(words)})({_GAP}[\s\S]*)?"
+    last = rf"[\s\S]*{_GAP}({_in_any_case(long)}){_GAP}*([(\[@.][\s\S]*)?"
+    auto = rf"({_in_any_case(sorted({name.split('-')[0] for name in _AUTO}))})({_GAP}[\s\S]*)?"
+    return rf"^{_GAP}*({first}|{auto})?$" + (rf"|^{last}$" if long else "")
+
+
+def _in_any_case(words: Collection[str]) -> str:
+    """Return a pattern of words, which JSON Schema has no flag for."""
+    return "|".join(
+        "".join(f"[{one.upper()}{one.lower()}]" if one.isalpha() else one for one in word)
+        for word in words
+    )
 
 
 def find_language(asked: str | None, default: str, spoken: Collection[str]) -> str | None:

@@ -2,10 +2,14 @@
 
 # ruff: noqa: RUF001 - brackets of another script
 
+import re
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from models.text.published.languages import LANGUAGES
-from models.text.published.tags import KNOWN, find_language
+from models.text.published.tags import KNOWN, find_language, language_pattern
 
 ALL = tuple(LANGUAGES)
 
@@ -81,3 +85,19 @@ def test_auto_means_the_language_of_the_voice_however_its_card_writes_it(asked) 
 def test_the_longest_tag_that_is_spoken_is_meant() -> None:
     assert find_language("pt-BR", "en", ("pt", "pt-br")) == "pt-br"
     assert find_language("pt_PT", "en", ("pt", "pt-br")) == "pt"
+
+
+WORDS = ["en", "ENG", "English", "american", "auto", "detect", "und", "US", "old", "中文", "日本語"]
+SIGNS = [" ", "-", "_", "*", "(", ")", "[", "@", ".", "/", "\n", "x", "（"]
+
+
+@given(st.lists(st.sampled_from(WORDS + SIGNS), max_size=6).map("".join) | st.text(max_size=6))
+def test_whatever_means_a_language_matches_the_pattern_of_the_document(asked: str) -> None:
+    for spoken in (("en",), ALL):
+        if find_language(asked, "en", spoken) is not None:
+            assert re.search(language_pattern(spoken), asked)
+
+
+@pytest.mark.parametrize("asked", ["nl", "enx", "Hinglish", "Klingon", "123", "x en", "germanic"])
+def test_the_pattern_has_nothing_else(asked: str) -> None:
+    assert not re.search(language_pattern(("en",)), asked)
