@@ -23,7 +23,7 @@ import torch
 from torch import Tensor, nn
 
 from models.config import BOS_ID, EOS_ID, LENGTH_TOKENS, CodeSums, ModelConfig
-from models.null_head import NullHead
+from models.null_head import NullHead, NullLogits
 from models.prefix import Prefix
 from models.stack.batching import UNPADDED, Batching, RowFunction, measure_batching
 from models.stack.slot_cache import SlotCache
@@ -75,7 +75,7 @@ class Valle(nn.Module):
             self.masked_head = nn.Linear(width, codes)
             self.length_digits = nn.Embedding(LENGTH_TOKENS, width)
             self.length_head = nn.Linear(width, LENGTH_TOKENS)
-        self.null_head: nn.Module | None = None
+        self.null_head: NullLogits | None = None
         if config.null_head is not None:
             self.null_head = NullHead(width, codes + 1, config.null_head)
 
@@ -299,14 +299,8 @@ class Valle(nn.Module):
         last hidden ones, and behind them the outputs that the head reads.
         """
         assert self.null_head is not None
-        width = self.config.width
-        states = _widened(states)
-        read = states[guided]
-        differences = self._head_batching(0).run(self.null_head, read)
-        corrected = read[:, :width] + differences[:, :width]
-        logits = self.logits(torch.cat([states[:, :width], corrected]), 0)
-        logits[len(states) :] += differences[:, width:]
-        return logits
+        batching = self._head_batching(0)
+        return self.null_head.logits(_widened(states), guided, self.heads[0], batching)
 
     def _head_batching(self, level: int) -> Batching:
         """Return the batching of a head's rows; only level 0 batches rows of several jobs."""

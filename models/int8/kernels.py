@@ -5,8 +5,8 @@ Each row is computed independently and every operation is rounded as written, so
 bits in every batch and on every processor. A row with a NaN stays NaN in the float arrays.
 
 *Rows* are ``[R, ...]`` float32 or, quantised, int8; ``scales`` ``[R]``, one a row; ``columns`` the
-scales of a product's columns. Arrays are C-contiguous; ``integers``, their scales and ``y`` are
-written.
+scales of a product's columns. Arrays are C-contiguous, of a norm's ``y`` the rows; ``integers``,
+their scales and ``y`` are written.
 """
 
 import math

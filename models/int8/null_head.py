@@ -1,18 +1,21 @@
 """A null head in integers, all of it in one compiled function; see `models.null_head`."""
 
+import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 from torch import Tensor, nn
 
-from cpu.arrays import Floats, Int8s, Uint8s
+from cpu.arrays import Floats, Int8s, Int64s, Uint8s
 from cpu.compiling import kernel
 from models.int8.kernels import gelu_share, quantize_row
 from models.int8.linear import Int8Linear
 from models.int8.processors import QUAD
 from models.int8.product import COLUMNS, multiply
 from models.int8.row_sum import sum_row
-from models.null_head import NullHead
+from models.null_head import NullHead, NullLogits
+from models.stack.batching import UNPADDED, Batching
 
 _f32 = np.float32
 
@@ -37,7 +40,7 @@ class _Head(NamedTuple):
     wide: _Matrix
 
 
-class Int8NullHead(nn.Module):
+class Int8NullHead(NullLogits):
     """Replaces a `NullHead` of float32; has no state dict."""
 
     def __init__(self, head: NullHead) -> None:
@@ -46,39 +49,72 @@ class Int8NullHead(nn.Module):
             head.norm.weight.detach().numpy(),
             head.norm.bias.detach().numpy(),
             _f32(head.norm.eps),
-            *map(_matrix, (head.up, head.correction, head.narrow, head.wide)),
+            *(
+                _matrix(Int8Linear(one))
+                for one in (head.up, head.correction, head.narrow, head.wide)
+            ),
         )
-        self._differences = head.correction.out_features + head.wide.out_features
 
-    def forward(self, states: Tensor) -> Tensor:
-        """Return differences ``[R, D + V]`` of states ``[R, (1 + L) * D]``; see `NullHead`."""
-        y = states.new_empty(len(states), self._differences)
-        correct(states.contiguous().numpy(), self._head, y.numpy())
+    def logits(
+        self, states: Tensor, guided: Sequence[int] | slice, head: nn.Module, batching: Batching
+    ) -> Tensor:
+        """Return the logits of rows and of the null condition; see `NullLogits`."""
+        assert isinstance(head, Int8Linear), "an int8 null head needs an int8 output head"
+        assert batching is UNPADDED, "rows of integers are independent of their batch"
+        count = len(states)
+        rows: Int64s = np.arange(count)[guided]
+        y = states.new_empty(count + len(rows), len(head.scales))
+        guide_rows(states.contiguous().numpy(), rows, self._head, _matrix(head), y.numpy())
         return y
 
 
-def _matrix(linear: nn.Linear) -> _Matrix:
-    packed = Int8Linear(linear)
-    bias = np.zeros_like(packed.scales) if packed.bias is None else packed.bias
-    return _Matrix(packed.tiles, packed.scales, bias)
+def _matrix(linear: Int8Linear) -> _Matrix:
+    bias = np.zeros_like(linear.scales) if linear.bias is None else linear.bias
+    return _Matrix(linear.tiles, linear.scales, bias)
 
 
 @kernel
-def correct(states: Floats, head: _Head, y: Floats) -> None:
-    """Write the differences of rows; see `Int8NullHead.forward`."""
-    gain, bias, eps, up, correction, narrow, wide = head
+def guide_rows(states: Floats, guided: Int64s, head: _Head, last: _Matrix, y: Floats) -> None:
+    """Write the logits of rows, and behind them what is predicted of those that are guided."""
     rows = len(states)
+    count = len(guided)
+    width = len(head.correction.columns)
+    differences = np.empty((count, width), np.float32)
+    predicted = np.empty((count, y.shape[1]), np.float32)
+    _correct(states, guided, head, differences, predicted)
+    integers = _integers(rows + count, last)
+    scales = np.empty(rows + count, np.float32)
+    for r in range(rows):
+        scales[r] = quantize_row(states[r, :width], integers[r])
+    for n in range(count):
+        for d in range(width):
+            differences[n, d] += states[guided[n], d]
+        scales[rows + n] = quantize_row(differences[n], integers[rows + n])
+    _multiplied(integers, scales, last, y)
+    for n in range(count):
+        for code in range(y.shape[1]):
+            y[rows + n, code] += predicted[n, code]
+
+
+@kernel
+def _correct(
+    states: Floats, guided: Int64s, head: _Head, differences: Floats, predicted: Floats
+) -> None:
+    """Write what the hidden states ``[n, D]`` and the logits ``[n, V]`` differ by."""
+    gain, bias, eps, up, correction, narrow, wide = head
+    rows = len(guided)
     features = states.shape[1]
     integers = _integers(rows, up)
     scales = np.empty(rows, np.float32)
     row = np.empty(features, np.float32)
     squares = np.empty(features, np.float32)
     for r in range(rows):
-        mean = sum_row(states[r]) / _f32(features)
+        own = states[guided[r]]
+        mean = sum_row(own) / _f32(features)
         for d in range(features):
-            row[d] = states[r, d] - mean
+            row[d] = own[d] - mean
             squares[d] = row[d] * row[d]
-        factor = _f32(1.0) / _f32(np.sqrt(sum_row(squares) / _f32(features) + eps))
+        factor = _f32(1.0) / _f32(math.sqrt(sum_row(squares) / _f32(features) + eps))
         for d in range(features):
             row[d] = row[d] * factor * gain[d] + bias[d]
         scales[r] = quantize_row(row, integers[r])
@@ -90,14 +126,13 @@ def correct(states: Floats, head: _Head, y: Floats) -> None:
     hidden = _integers(rows, correction)
     for r in range(rows):
         scales[r] = quantize_row(inner[r], hidden[r])
-    width = len(correction.columns)
-    _multiplied(hidden, scales, correction, y[:, :width])
+    _multiplied(hidden, scales, correction, differences)
     few = np.empty((rows, len(narrow.columns)), np.float32)
     _multiplied(hidden, scales, narrow, few)
     ranks = _integers(rows, wide)
     for r in range(rows):
         scales[r] = quantize_row(few[r], ranks[r])
-    _multiplied(ranks, scales, wide, y[:, width:])
+    _multiplied(ranks, scales, wide, predicted)
 
 
 @kernel

@@ -18,7 +18,7 @@ from models.int8.cache import Int8Cache
 from models.int8.linear import Int8Linear
 from models.stack.block import Block
 from models.stack.slot_cache import SlotCache
-from models.stack.taps import NO_TAPS, Taps, with_outputs
+from models.stack.taps import NO_TAPS, Taps
 from models.stack.transformer import Transformer
 
 
@@ -91,7 +91,10 @@ class Int8Passes:
             raise ValueError("an int8 stack needs an Int8Cache: see Transformer.new_cache")
         wanted = [layer % len(self._layers) for layer in taps.queries]
         queries = rows.queries.new_empty(len(wanted), *rows.queries.shape)
-        outputs: list[Tensor] = []
+        width = len(self._gain)
+        states = rows.hidden.new_empty(len(rows.x), taps.width(width))
+        array: Floats = states.numpy()
+        behind = width
         blocks = enumerate(zip(self._layers, cache.layers, strict=True))
         for number, ((qkv, out, gate_up, down), layer) in blocks:
             qkv.quantize(rows.x, rows.integers, rows.scales)
@@ -132,10 +135,10 @@ class Int8Passes:
                 if one == number:
                     queries[place] = rows.queries  # which the next block overwrites
             if number in taps.outputs:
-                outputs.append(rows.hidden.clone())
-        y = torch.empty_like(rows.hidden)
-        kernels.rms_norm(rows.x, self._gain, self._eps, y.numpy())
-        return with_outputs(y, outputs), queries
+                array[:, behind : behind + width] = rows.x
+                behind += width
+        kernels.rms_norm(rows.x, self._gain, self._eps, array[:, :width])
+        return states, queries
 
 
 class _Activations:

@@ -157,6 +157,8 @@ class EagerRunner(ArModelRunner):
         """Return ``[A + G, V]`` of the places of `_Decoded`, of which some have a null row."""
         if len(paired) == len(guided):
             return self.model.logits(states[:, : self.model.config.width], 0)
+        if not paired and len(guided) == len(active):
+            return self.model.logits_with_null(states, slice(None))
         predicted = sorted({*guided}.difference(paired))
         logits = self.model.logits_with_null(states, _rows_of(active, predicted))
         if not paired:
