@@ -25,9 +25,10 @@ from app.api.models import models_router
 from app.api.presets import presets_router
 from app.api.realtime.route import live_router, unknown_router
 from app.api.services import ClientLimits, Services
-from app.api.speech.route import codes_router, speech_router
+from app.api.speech.codes_route import codes_router
+from app.api.speech.route import speech_router
 from app.api.voices import voices_router
-from app.audio.rendering import RenderPool
+from app.audio.render_pool import RenderPool
 from app.compat import COMPAT_APIS
 from app.engine.backend.planner import Catalog
 from app.engine.backend.synthesizer import Synthesizer

@@ -37,7 +37,7 @@ STOPS = (
     ("app/engine/nar/utterance_decoder.py", "UtteranceDecoder._sound"),
     ("app/engine/serving/running.py", "JobHandle.send"),
     ("app/engine/join/joiner.py", "Joiner.finish"),
-    ("app/api/speech/answer.py", "result_headers"),
+    ("app/api/speech/headers.py", "result_headers"),
 )
 """File and qualified name of each function, in the order in which a request reaches them."""
 

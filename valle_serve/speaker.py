@@ -12,7 +12,7 @@ import numpy as np
 import soundfile
 from numpy.typing import NDArray
 
-from app.audio.rendering import int16
+from app.audio.containers import int16
 from app.engine.backend.synthesizer import Synthesizer
 from app.engine.core import AudioChunk, ReadingOptions, ReportOptions, SpeechJob, SpeechResult
 from app.main import catalog_of

@@ -16,8 +16,8 @@ from app.api.errors import problems_of
 from app.api.exclusions import OPUS_ONLY_AT, exclusions_of
 from app.api.lenient import utf8, validated
 from app.api.schemas import ModelItem, SpeechOptions
+from app.audio.delivery import FileOptions
 from app.audio.formats import OPUS_RATES, AudioFormat
-from app.audio.rendering import FileOptions
 from app.engine.core import SpeechJob
 from app.engine.errors import InvalidRequest, UnknownModel
 from app.settings import MODEL_NAME, Settings

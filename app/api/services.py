@@ -16,7 +16,7 @@ from app.api.history.writer import ReportWriter
 from app.api.middleware.connections import OpenConnections
 from app.api.middleware.limits import RETRY_S, Admission
 from app.api.middleware.metrics import HttpMetrics
-from app.audio.rendering import RenderPool
+from app.audio.render_pool import RenderPool
 from app.engine.admission.quota import ClientQuota
 from app.engine.engine import SpeechEngine
 from app.settings import Settings

@@ -95,7 +95,7 @@ def check_formats(_: Settings) -> str:
     """Encode silence in each audio format."""
     import numpy as np
 
-    from app.audio.rendering import encode_file
+    from app.audio.containers import encode_file
 
     silence = np.zeros(2400, np.float32)
     for form in get_args(AudioFormat):

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from app.api.schemas import NDJSON
-from app.api.speech.answer import BodyFormat
+from app.api.speech.body_formats import BodyFormat
 from app.engine.core import AudioChunk, SpeechResult
 from app.engine.results import WordTimes
 

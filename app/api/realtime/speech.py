@@ -16,7 +16,8 @@ from app.api.middleware.pace import pace
 from app.api.middleware.readers import Patience
 from app.api.schemas import message
 from app.api.services import Services
-from app.audio.rendering import FileOptions, Renderer
+from app.audio.delivery import FileOptions
+from app.audio.rendering import Renderer
 from app.engine.core import AudioChunk, Plan, SpeechResult
 from app.engine.errors import GenerationFailed, SpeechError
 from app.engine.growing import GrowingSpeech

@@ -23,8 +23,8 @@ from app.api.realtime.speech import LiveSocket, LiveSpeech, SpeechMessages
 from app.api.requests import check_json_size, check_model, cleaned_body, ignored_fields, model_names
 from app.api.schemas import ErrorDetail, SpeechOptions, Usage
 from app.api.services import Services
+from app.audio.delivery import FileOptions
 from app.audio.formats import AudioFormat
-from app.audio.rendering import FileOptions
 from app.engine.core import Plan, SpeechResult
 from app.engine.errors import InvalidRequest, SpeechError
 from app.engine.results import WordTimes

@@ -7,15 +7,11 @@ import hashlib
 import importlib.util
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
 from time import monotonic
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Literal
 
-import numpy as np
-from fastapi import APIRouter, Depends, HTTPException, Path, Query, Request, Response
-from pydantic_core import from_json, to_json
-from safetensors import SafetensorError
-from safetensors.numpy import load
+from fastapi import APIRouter, Depends, Path, Query, Request, Response
+from pydantic_core import to_json
 from starlette.responses import StreamingResponse
 
 from app.api.errors import CLIENT_CLOSED
@@ -24,7 +20,6 @@ from app.api.history.packing import request_of
 from app.api.history.recent import RecentSpeeches
 from app.api.history.report import AskedSpeech, Failure, SpeechReport
 from app.api.history.writer import TableForm, report_pieces, token_pieces
-from app.api.lenient import utf8
 from app.api.middleware.access.clients import client_of
 from app.api.ranges import RANGES, ranged
 from app.api.requests import (
@@ -32,13 +27,10 @@ from app.api.requests import (
     check_model,
     ignored_fields,
     json_body,
-    media_type,
     model_names,
     output_of,
 )
 from app.api.schemas import (
-    CODES_CONTENT,
-    SAFETENSORS,
     SPEECH_OR_CODES,
     SPEECH_RESPONSES,
     TABLES,
@@ -52,18 +44,9 @@ from app.api.schemas import (
     error_responses,
 )
 from app.api.services import EngineDep, ServicesDep, services_of
-from app.api.speech.answer import (
-    Answer,
-    BodyFormat,
-    StreamedSpeech,
-    WholeCodes,
-    add_ignored_header,
-    add_warning_headers,
-    body_format_of,
-    codes_body,
-    rates_of,
-    result_of,
-)
+from app.api.speech.answer import Answer, StreamedSpeech, result_of
+from app.api.speech.body_formats import BodyFormat, body_format_of
+from app.api.speech.headers import add_ignored_header, add_warning_headers
 from app.audio.formats import MEDIA_TYPES, AudioFormat
 from app.engine.admission.durations import check_audio_s, pauses_s
 from app.engine.core import ReadingOptions, SpeechJob, SpeechPart, SpeechResult
@@ -73,7 +56,6 @@ from app.engine.errors import (
     InvalidRequest,
     UnknownSpeech,
 )
-from app.engine.interface import ModelInfo
 from models.text.warnings import warnings_of
 from samplers.knobs.params import SamplingParams
 
@@ -83,8 +65,11 @@ def _recent(services: ServicesDep) -> RecentSpeeches:
 
 
 SpeechId = Annotated[str, Path(alias="id", description="`x-request-id` of the response.")]
+
 RecentDep = Annotated[RecentSpeeches, Depends(_recent)]
+
 SpeechBody = Annotated[SpeechRequest, Depends(json_body(SpeechRequest))]
+
 TtsBody = Annotated[SpeechRequest, Depends(json_body(TtsRequest))]
 
 PhonemesBody = Annotated[PhonemesRequest, Depends(json_body(PhonemesRequest))]
@@ -293,155 +278,3 @@ async def _replayed(result: SpeechResult, answer: Answer) -> Response:
     stream = engine.replay(answer.request.state.id, result, answer.client)
     chunks = await answer.collected(stream, whole=True)
     return Response(status_code=CLIENT_CLOSED) if chunks is None else await answer.whole(chunks)
-
-
-_BODY: Final = {
-    "requestBody": {
-        "required": True,
-        "content": {
-            "application/json": {
-                "schema": {
-                    "type": "object",
-                    "properties": {
-                        "utterances": {
-                            "type": "array",
-                            "items": {
-                                "type": "array",
-                                "items": {"type": "array", "items": {"type": "integer"}},
-                            },
-                        }
-                    },
-                    "required": ["utterances"],
-                }
-            },
-            SAFETENSORS: {"schema": {"type": "string", "format": "binary"}},
-        },
-    }
-}
-
-codes_router = APIRouter(tags=["speech"], responses=TEXT_RESPONSES)
-
-
-@codes_router.get(
-    "/v1/audio/speech/{id}/codes",
-    response_class=Response,
-    responses={200: {"content": CODES_CONTENT}},
-)
-async def get_speech_codes(
-    request: Request, speech_id: SpeechId, recent: RecentDep, engine: EngineDep
-) -> Response:
-    """Return the codes of a recent speech, as JSON or, by `Accept`, as safetensors."""
-    _, result = await recent.complete(speech_id, request.state.owner)
-    body_format = WholeCodes(engine.info, tensors=SAFETENSORS in request.headers.get("accept", ""))
-    pool = services_of(request).render_pool
-    write = partial(body_format.whole, b"", result, result.audio_s)
-    body = await pool.run(client_of(request), write)
-    return Response(body, media_type=body_format.media_type)
-
-
-@codes_router.post(
-    "/v1/audio/codes",
-    response_class=Response,
-    responses={200: {"content": CODES_CONTENT}},
-    openapi_extra={
-        "requestBody": {
-            "required": True,
-            "content": {"audio/*": {"schema": {"type": "string", "format": "binary"}}},
-        }
-    },
-)
-async def encode_recording(request: Request, engine: EngineDep) -> Response:
-    """Return the codes of a recording: the body is a WAV, FLAC, MP3 or OGG file of 1 to 30 s.
-
-    Raises:
-        HTTPException: The media type is that of something else.
-    """
-    kind = media_type(request.headers)
-    if kind and kind != "application/octet-stream" and not kind.startswith("audio/"):
-        raise HTTPException(415, "send audio, with the header content-type: audio/wav or its own")
-    content = await request.body()
-    codes = await engine.encode(request.state.id, content, client_of(request))
-    tensors = SAFETENSORS in request.headers.get("accept", "")
-    sent = SAFETENSORS if tensors else "application/json"
-    fields = {"codes": codes.tolist()}
-    body = codes_body(sent, rates_of(engine.info), [codes], fields)
-    return Response(body, media_type=sent)
-
-
-@codes_router.post(
-    "/v1/audio/speech/{id}/audio",
-    response_class=Response,
-    responses=SPEECH_RESPONSES,
-    openapi_extra=_BODY,
-)
-async def decode_codes(
-    request: Request,
-    speech_id: SpeechId,
-    engine: EngineDep,
-    recent: RecentDep,
-    wanted: Annotated[SoundQuery, Query()],
-) -> Response:
-    """Return the audio of codes sent in place of those of a recent speech.
-
-    Pauses, speed and loudness are those of that speech.
-    """
-    asked, result = await recent.complete(speech_id, request.state.owner)
-    kind = media_type(request.headers)
-    count = len(result.utterances)
-    # In the render pool, and counted first: lists in place of codes take milliseconds to read.
-    read = partial(_read, await request.body(), kind, count)
-    pool = services_of(request).render_pool
-    changed = _replaced(result, await pool.run(client_of(request), read), engine.info)
-    return await replayed(request, asked.job, changed, wanted.response_format)
-
-
-def _replaced(
-    result: SpeechResult, arrays: list[np.ndarray[Any, Any]], info: ModelInfo
-) -> SpeechResult:
-    """Return a result with other codes."""
-    checked = [_checked(array, number, info) for number, array in enumerate(arrays)]
-    frames = sum(map(len, checked))
-    pairs = zip(result.utterances, checked, strict=True)
-    spoken = tuple(replace(one, codes=codes, words=None) for one, codes in pairs)
-    return replace(result, utterances=spoken, frames=frames)
-
-
-def _read(body: bytes, kind: str, count: int) -> list[np.ndarray[Any, Any]]:
-    """Return the codes of each of so many utterances."""
-    try:
-        if kind == SAFETENSORS:
-            tensors = load(body)
-            _check_count(len(tensors), count)
-            return [tensors[str(number)] for number in range(count)]
-        if kind != "application/json":
-            raise HTTPException(415, f"send JSON or {SAFETENSORS}")
-        sent = from_json(utf8(body))
-        if not isinstance(sent, dict) or set(sent) != {"utterances"}:
-            raise InvalidRequest("send an object with `utterances`", param="utterances")
-        _check_count(len(sent["utterances"]), count)
-        return [np.array(one) for one in sent["utterances"]]
-    except (SafetensorError, ValueError, TypeError, KeyError) as error:
-        raise InvalidRequest("the codes cannot be read", param="utterances") from error
-
-
-def _check_count(sent: int, count: int) -> None:
-    if sent != count:
-        raise InvalidRequest(
-            f"{sent} utterances were sent, the speech has {count}", param="utterances"
-        )
-
-
-def _checked(codes: np.ndarray[Any, Any], number: int, info: ModelInfo) -> Any:
-    """Return codes ``[T, K]`` as int16."""
-    if codes.size == 0:
-        return np.zeros((0, info.levels), np.int16)
-    if codes.ndim != 2 or codes.dtype.kind not in "iu" or not 1 <= codes.shape[1] <= info.levels:
-        raise InvalidRequest(
-            f"utterance {number}: the codes must be integers [T, K], K from 1 to {info.levels}",
-            param="utterances",
-        )
-    if codes.min() < 0 or codes.max() >= info.codes:
-        raise InvalidRequest(
-            f"utterance {number}: a code is not from 0 to {info.codes - 1}", param="utterances"
-        )
-    return codes.astype(np.int16)

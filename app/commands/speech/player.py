@@ -8,7 +8,7 @@ from contextlib import ExitStack, suppress
 from tempfile import NamedTemporaryFile, TemporaryFile
 from typing import IO, Final
 
-from app.audio.rendering import wav_header
+from app.audio.containers import wav_header
 from app.commands.errors import CommandError, CommandFailed
 
 _RATE: Final = "{rate}"

@@ -11,7 +11,7 @@ from typing import Any
 import httpx2
 import numpy as np
 
-from app.audio.rendering import encode_file, wav_header
+from app.audio.containers import encode_file, wav_header
 from app.commands.batch import post_when_free
 from app.commands.errors import CommandError, CommandFailed
 from app.commands.study.grid import StudyTake

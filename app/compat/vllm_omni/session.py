@@ -22,8 +22,8 @@ from app.api.realtime.valle import PROTOCOL, ValleSession
 from app.api.requests import check_json_size, check_model, cleaned_body, model_names, sized_json
 from app.api.schemas import SoundFormatName, SpeechOptions
 from app.api.services import Services
+from app.audio.containers import wav_header
 from app.audio.formats import AudioFormat
-from app.audio.rendering import wav_header
 from app.compat.timed_words import FinalWords
 from app.engine.core import SpeechResult
 from app.engine.errors import InvalidRequest, SpeechError

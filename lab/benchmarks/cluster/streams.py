@@ -29,7 +29,7 @@ from urllib.parse import urlsplit
 
 import httpx2
 
-from app.audio.rendering import pcm
+from app.audio.containers import pcm
 from app.commands.bench.listeners import ReceivedSpeech, receive
 from lab.benchmarks.cluster.card import FRAME_S, RATE_HZ, codes_of, sound_of
 from lab.benchmarks.harness.http_client import open_client

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 import soundfile
 
+from app.audio.containers import encode_file, open_container
 from app.audio.formats import MEDIA_TYPES, AudioFormat
-from app.audio.rendering import encode_file, open_container
 from tests.app.tools.decoding import decoded
 
 RATE_HZ = 24_000

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from app.audio.delivery import Delivery, FileOptions
 from app.audio.loudness import Leveller
-from app.audio.rendering import Delivery, FileOptions
 from models.voices.loudness import loudness_lufs
 from tests.app.audio.sounds import RATE_HZ, pushed, syllables
 

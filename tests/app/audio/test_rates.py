@@ -7,8 +7,10 @@ from typing import get_args
 import numpy as np
 import pytest
 
+from app.audio.delivery import FileOptions
 from app.audio.formats import OPUS_RATES, AudioFormat
-from app.audio.rendering import FileOptions, Renderer, RenderPool
+from app.audio.render_pool import RenderPool
+from app.audio.rendering import Renderer
 from app.engine.core import SampleRate
 from app.engine.results import Samples
 from tests.app.tools.decoding import decoded

@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 
-from app.audio.rendering import RenderPool
+from app.audio.render_pool import RenderPool
 
 pytestmark = pytest.mark.anyio
 

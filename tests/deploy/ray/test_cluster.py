@@ -15,7 +15,7 @@ import httpx
 import psutil
 import pytest
 
-from app.audio.rendering import pcm
+from app.audio.containers import pcm
 from app.commands.bench.listeners import ReceivedSpeech, receive
 from lab.benchmarks.cluster.card import codes_of, sound_of
 from lab.benchmarks.cluster.streams import TEXT, JobLog, run_clients

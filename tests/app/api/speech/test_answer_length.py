@@ -16,7 +16,7 @@ import pytest
 from fastapi import FastAPI
 
 from app.api.services import ClientLimits, Services
-from app.audio.rendering import RenderPool
+from app.audio.render_pool import RenderPool
 from app.engine.admission.quota import ClientQuota
 from app.main import create_app
 from app.settings import Settings

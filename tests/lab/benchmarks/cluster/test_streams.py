@@ -6,7 +6,7 @@ from time import monotonic
 
 import pytest
 
-from app.audio.rendering import pcm
+from app.audio.containers import pcm
 from app.commands.bench.listeners import ReceivedSpeech
 from app.settings import Settings
 from lab.benchmarks.cluster.card import codes_of, fast_app, sound_of
