@@ -87,7 +87,9 @@ async def get_speech_codes(
     },
 )
 async def encode_recording(request: Request, engine: EngineDep) -> Response:
-    """Return the codes of a recording: the body is a WAV, FLAC, MP3 or OGG file of 1 to 30 s.
+    """Return the codes of a recording: the body is a WAV, FLAC, MP3 or OGG file of at least 1 s.
+
+    Of more than 30 s the 30 s with most speech are encoded.
 
     Raises:
         HTTPException: The media type is that of something else.
