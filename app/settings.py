@@ -278,7 +278,8 @@ class Settings(BaseSettings):
         30.0,
         gt=0,
         allow_inf_nan=False,
-        description="Seconds a client may read nothing before its request is cancelled.",
+        description="Seconds in each of which a client must take 64 kB. One that stops is dropped"
+        " after one to five times this.",
     )
     idle_timeout_s: float = Field(
         60.0,

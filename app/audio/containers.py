@@ -68,22 +68,14 @@ class _EncoderSettings(NamedTuple):
     """libav's names of a format's container and codec, bits per second, least number of samples.
 
     Shorter files are padded with silence: libav writes no file without samples, and a reader
-    recognises headerless AAC in ADTS by three frames in a row.
+    recognises headerless AAC in ADTS by three frames in a row. ``options`` are the container's.
     """
 
     muxer: str
     codec: str
     bit_rate: int | None
     least: int = 1
-
-
-# Ogg pages of 20 ms, so that Opus is streamed with little delay. The encoder
-# takes 24 kHz directly; positions count at 48 kHz, as the format demands.
-_MUXER_OPTIONS: Final = {
-    "flac": {"metadata_header_padding": "0"},
-    "mp3": {"id3v2_version": "0"},
-    "ogg": {"page_duration": "20000"},
-}
+    options: Mapping[str, str] = {}
 
 
 class _WriteBuffer:
@@ -116,7 +108,7 @@ class _LibavEncoder:
 
         self._file = BytesIO() if whole else _WriteBuffer()
         options = {"fflags": "+bitexact", "flush_packets": "1"}
-        options |= _MUXER_OPTIONS.get(settings.muxer, {})
+        options |= settings.options
         if settings.muxer == "mp3" and not whole:
             options["write_xing"] = "0"  # that frame holds the length
         self._muxer = av.open(self._file, "w", format=settings.muxer, container_options=options)
@@ -152,10 +144,12 @@ class _LibavEncoder:
 
 
 _ENCODERS: Final[Mapping[AudioFormat, _EncoderSettings]] = {
-    "mp3": _EncoderSettings("mp3", "libmp3lame", 128_000),
-    "opus": _EncoderSettings("ogg", "libopus", 64_000),
+    "mp3": _EncoderSettings("mp3", "libmp3lame", 128_000, options={"id3v2_version": "0"}),
+    # Ogg pages of 20 ms, so that Opus is streamed with little delay. The encoder takes 24 kHz
+    # directly; positions count at 48 kHz, as the format demands.
+    "opus": _EncoderSettings("ogg", "libopus", 64_000, options={"page_duration": "20000"}),
     "aac": _EncoderSettings("adts", "aac", 96_000, least=1025),
-    "flac": _EncoderSettings("flac", "flac", None),
+    "flac": _EncoderSettings("flac", "flac", None, options={"metadata_header_padding": "0"}),
     "ulaw": _EncoderSettings("mulaw", "pcm_mulaw", None, least=0),
     "alaw": _EncoderSettings("alaw", "pcm_alaw", None, least=0),
 }
@@ -172,9 +166,10 @@ class Container(Protocol):
 
 
 def open_container(form: AudioFormat, sample_rate_hz: int, *, whole: bool = False) -> Container:
-    """Return an empty audio file, mono; of a whole one the header has the length.
+    """Return an empty audio file, mono.
 
-    The bytes of a format with a field for it are then all returned by `close`.
+    If ``whole``, the header has the length, so all bytes come from `close`; but for formats whose
+    header has no field for it.
     """
     if form in _ENCODERS:
         return _LibavEncoder(_ENCODERS[form], sample_rate_hz, whole=whole)

@@ -19,7 +19,7 @@ class RenderPool:
 
     def __init__(self, threads: int | None = None) -> None:
         count = threads or min(4, os.cpu_count() or 1)
-        self._threads = ThreadPoolExecutor(count, thread_name_prefix="speech-audio")
+        self._threads = ThreadPoolExecutor(count, thread_name_prefix="speech-render")
         self._free = asyncio.Semaphore(count)
         # Of each client one step at a time waits for a thread; whoever came first is next.
         self._turns = WeakValueDictionary[str, asyncio.Lock]()

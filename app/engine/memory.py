@@ -116,8 +116,8 @@ def pages_of(plan: Plan, config: ModelConfig, frame_rate_hz: float) -> int:
     known = max((len(one.phonemes) for one in plan.utterances), default=0)
     symbols = config.max_phonemes if plan.job.part.is_open else known
     frames = math.ceil(MARGIN * USUAL_PHONEME_S * symbols * frame_rate_hz)
-    heard = [PromptedVoice(*one) for one in plan.speakers]
-    prompts = [len(one.said) + len(one.prompt) for one in heard if one.prompt is not None]
+    voices = [PromptedVoice(*one) for one in plan.speakers]
+    prompts = [len(one.said) + len(one.prompt) for one in voices if one.prompt is not None]
     prompt = max(prompts, default=0)
     nar_rows = min(plan.params.nar_levels, config.levels - 1)
     nar_rows *= 2 if is_guided(plan.params, "nar") else 1

@@ -54,7 +54,9 @@ class UtteranceDone:
     ar_s: float = 0.0  # seconds of the steps that it took part in
     last: bool = False  # whether the job ends with it
     cut: bool = False  # whether the job's limit left no room for the utterances after it
-    within: bool = True  # whether it is one of the plan's: not if the limit left no room for any
+    # False: it only ends the job, and stands for no utterance of the plan. The limit was used up
+    # before the first one, or the end of an open text had no words
+    in_plan: bool = True
     backtracks: tuple[Backtrack, ...] = ()
     trace: TraceColumns | None = None  # of every token, if it was asked for
     ranked: tuple[RankedTake, ...] = ()  # each sequence, if several were sampled to their ends

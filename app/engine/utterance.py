@@ -52,7 +52,7 @@ class TextPlaces(NamedTuple):
         found = np.maximum(np.searchsorted(ends - lengths, begins), first)
         return cls(len(lengths), np.minimum(found, len(lengths) - 1).tolist())
 
-    def moved(self, later: "TextPlaces") -> NDArray[np.int64]:
+    def indices_in(self, later: "TextPlaces") -> NDArray[np.int64]:
         """Return ``[S]``, ascending: where each symbol is in a text of more words.
 
         Symbols that a word has more of here, and what is behind the last word, are at the end of
@@ -121,7 +121,7 @@ class UtteranceSpec:
 
     @property
     def due(self) -> int | None:
-        """The symbol at which the alignment has more words come; None if none follow."""
+        """Symbol at which more words must be known before the next frame; None if none follow."""
         if self.whole:
             return None
         return self.begins[max(0, len(self.begins) - self.params.text_lookahead_words)]

@@ -113,7 +113,7 @@ class SpectralCodec(Codec):
             spectra = self.prior.restored(spectra[0])[None]
         return self.quantizer.encode(self.encoder(_normalised(spectra))[0])
 
-    def heard(self, samples: Tensor) -> Tensor:
+    def normalised_log_mel(self, samples: Tensor) -> Tensor:
         """Return normalised log-mel spectra ``[B, ceil(N / hop), bands]`` of samples ``[B, N]``."""
         return _normalised(self.log_mel(samples))
 
@@ -150,7 +150,7 @@ class SpectralCodec(Codec):
                 else, and real and imaginary part of what that is beside noise.
             pitch_hz: ``[B, T]``.
             state: Streaming state, updated; None: the input is a whole utterance.
-            told: Pulse positions, as `Excitation` takes them; known in training.
+            pulse_positions: As `Excitation` takes them; given in training.
             noise_gain: Noise is multiplied by it.
         """
         voiced, turned, breathed, real, imaginary = out.float().chunk(5, -1)

@@ -163,7 +163,7 @@ class ArSampler:
             attention: ``(B, 4)`` float32 of `samplers.ops.entropix.ATTENTION`, if a row needs them.
             slots: Of the rows, in order; None: all. A row that is left out samples on as if each
                 step had had it.
-            drawn: ``(B,)`` int64: the codes of rows that are sampled already, -1 of others.
+            known_codes: ``(B,)`` int64: the codes of rows that are sampled already, -1 of others.
         """
         rows = self._batch_views(tuple(self.active if slots is None else slots))
         rows.load()

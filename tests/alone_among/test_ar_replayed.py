@@ -210,6 +210,6 @@ def test_an_utterance_that_finds_no_page_fails_alone(
     assert "keys and values" in str(failed.error)
     assert 40 < len(failed) < 64
     assert stage.batch.free_rows == 6
-    runs = stage.batch._batch
+    runs = stage.batch._runner
     assert isinstance(runs, GraphRunner)
     assert runs.cache.pool.free == 3

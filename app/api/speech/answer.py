@@ -60,15 +60,15 @@ class Answer:
 
     async def _collected(self, stream: SpeechStream, *, whole: bool) -> list[AudioChunk]:
         chunks: list[AudioChunk] = []
-        heard = False
+        has_sound = False
         async for chunk in stream:
             if whole:
                 self._hold(len(chunk.samples))
             chunks.append(chunk)
-            if not heard:
+            if not has_sound:
                 self.first_audio_s = monotonic() - self._came_s
-            heard = heard or len(chunk.samples) > 0
-            if heard and not whole:
+            has_sound = has_sound or len(chunk.samples) > 0
+            if has_sound and not whole:
                 break
         return chunks
 

@@ -137,22 +137,22 @@ class GraphRunner(ArModelRunner):
             length = condition.length + frames
             if length > len(self.cache.pages(condition.slot)) * PAGE:
                 self.cache.reserve(condition.slot, length)
-                self._moved(condition.slot)
+                self._cache_changed(condition.slot)
 
     def close(self) -> None:
-        """Forget what was captured, which refers to the batch that holds it; free all pages."""
+        """Forget what was captured, which refers to the runner that holds it; free all pages."""
         self._graphs.close()
         if isinstance(self._read, PrefillGraphRunner):
             self._read.close()
         for slot in range(len(self.cache.lengths)):
             self.cache.rewind(slot, 0)
 
-    def _laid(self, sequence: ArSequence) -> None:
+    def _write_row(self, sequence: ArSequence) -> None:
         """Write where a row goes on, too."""
-        super()._laid(sequence)
+        super()._write_row(sequence)
         for condition in sequence.conditions:
             self._place(condition.slot, sequence.slot, condition.length, condition.start)
-            self._moved(condition.slot)
+            self._cache_changed(condition.slot)
 
     def _leave(self, sequence: ArSequence) -> None:
         """Have a row read and write nothing that matters."""
@@ -167,7 +167,7 @@ class GraphRunner(ArModelRunner):
         first = owner * self.table.codes.shape[1] + int(self.table.host[owner, HostColumn.PROMPTED])
         self.places.place(slot, owner, first, length, start)
 
-    def _moved(self, slot: int) -> None:
+    def _cache_changed(self, slot: int) -> None:
         """Read the pages of a slot anew."""
         self.places.lay(slot, self.cache.pages(slot))
 
@@ -178,7 +178,7 @@ class GraphRunner(ArModelRunner):
 
     def _replay(self, replay: Replay | None, sequences: Sequence[ArSequence], frames: int) -> None:
         """Bring what the host changed to the device, and play frames of some sequences."""
-        assert replay is not None, "the batch is closed"
+        assert replay is not None, "the runner is closed"
         if not np.array_equal(self._sent, self.table.host):
             self._sent[:] = self.table.host
             self._send_numbers(self._sent)

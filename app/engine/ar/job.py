@@ -158,13 +158,13 @@ class ArJob:
         """
         if not self.over and self._count.left <= 0:  # only where earlier jobs used the limit up
             self.over = True
-            self._pending.append(UtteranceDone("length", last=True, cut=True, within=False))
+            self._pending.append(UtteranceDone("length", last=True, cut=True, in_plan=False))
         traced = self.plan.job.report.trace
         while not self.over:
             if self._number + 1 >= len(self.plan.utterances):
                 if not self.plan.job.part.is_open:  # and the end of the text had no words
                     self.over = True
-                    self._pending.append(UtteranceDone("stop", last=True, within=False))
+                    self._pending.append(UtteranceDone("stop", last=True, in_plan=False))
                 return None
             self._number += 1
             utterance = self.plan.utterances[self._number]

@@ -283,7 +283,7 @@ class ArModelRunner(ABC):
         for condition in sequence.conditions:
             # The last frame that is kept is fed once more.
             self.cache.rewind(condition.slot, condition.length + max(0, kept - 1))
-            self._moved(condition.slot)
+            self._cache_changed(condition.slot)
 
     @torch.inference_mode()
     def grow(self, prefixes: PrefixCache, sequence: ArSequence) -> None:
@@ -303,7 +303,7 @@ class ArModelRunner(ABC):
         sequence.generation += 1
         row = _row(sequence.inputs)
         self.sampler.change(sequence.slot, row, len(sequence.codes), self._avoided(sequence))
-        self._laid(sequence)
+        self._write_row(sequence)
 
     def copy(self, source: ArSequence, target: ArSequence) -> None:
         """Overwrite a sequence, though not its row, with another of the same utterance.
@@ -317,7 +317,7 @@ class ArModelRunner(ABC):
             lengths = self.cache.lengths[condition.slot], self.cache.lengths[given.slot]
             shared = min(condition.length + common, *lengths)
             self.cache.fork(given.slot, condition.slot, shared=shared)
-            self._moved(condition.slot)
+            self._cache_changed(condition.slot)
         target.copy_from(source)
 
     @torch.inference_mode()
@@ -371,14 +371,14 @@ class ArModelRunner(ABC):
         """Take the memory that a row needs for the next step, if it samples."""
 
     def close(self) -> None:  # noqa: B027
-        """Free what would hold memory in a circle; the batch is of no more use."""
+        """Free what would hold memory in a circle; the runner is of no more use."""
 
     def _enter(self, sequence: ArSequence) -> None:
         """Note that a sequence has a row from now on."""
         self._rows.add(sequence)
         sequence.generation += 1
         self.table.host[sequence.slot, HostColumn.PARTNER] = sequence.partner
-        self._laid(sequence)
+        self._write_row(sequence)
 
     def _leave(self, sequence: ArSequence) -> None:
         """Note that it has none any more; its slots may be others' next."""
@@ -388,7 +388,7 @@ class ArModelRunner(ABC):
         for condition in sequence.conditions:
             self.table.host[condition.slot, HostColumn.PARTNER] = condition.slot
 
-    def _laid(self, sequence: ArSequence) -> None:
+    def _write_row(self, sequence: ArSequence) -> None:
         """Write the knobs of a row, if it is plain, as it begins and as its text grows."""
         inputs = sequence.inputs
         params = inputs.row_params
@@ -397,7 +397,7 @@ class ArModelRunner(ABC):
             record = plain_row(params, self.sampler.vocab_size)
             self.plain[sequence.slot] = record.to(self.plain.device, non_blocking=True)
 
-    def _moved(self, slot: int) -> None:  # noqa: B027
+    def _cache_changed(self, slot: int) -> None:  # noqa: B027
         """Note that the cache holds something else in a slot."""
 
     def _give_back(self, slots: Sequence[int]) -> None:

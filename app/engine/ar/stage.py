@@ -68,13 +68,13 @@ class ArBatch:
         capture: Capture = eager,
     ) -> None:
         self._prefixes = prefixes
-        self._batch: ArModelRunner = (
+        self._runner: ArModelRunner = (
             EagerRunner(model, slots, max_length)
             if pool is None
             else GraphRunner(model, pool, slots, max_length, capture)
         )
         self._running: list[SequenceOrGroup] = []
-        self.frames = self._batch.stride  # of the step that was queued last
+        self.frames = self._runner.stride  # of the step that was queued last
         self._in_flight: deque[tuple[InFlightStep, Mapping[SequenceOrGroup, Sequence[int]]]] = (
             deque()
         )
@@ -87,20 +87,20 @@ class ArBatch:
         inputs: UtteranceSpec,
         pool: PagePool | None = None,
     ) -> Self:
-        """Return a runner with just the slots that one utterance needs."""
+        """Return a batch with just the slots that one utterance needs."""
         length = inputs.ar_positions(model)
         slots = sequences_of(inputs.params) * len(inputs.ar_prefixes(model))
         return cls(model, prefixes, slots=slots, max_length=length, pool=pool)
 
     @property
     def free_rows(self) -> int:
-        """How many slots are free; see `rows_needed`; in the end an utterance takes fewer."""
-        return self._batch.free
+        """How many slots are free."""
+        return self._runner.free
 
     @property
     def cache_bytes(self) -> int:
         """Bytes of the keys and values of all slots: in pages those in use, else all."""
-        return self._batch.cache.bytes
+        return self._runner.cache.bytes
 
     @property
     def running(self) -> Sequence[SequenceOrGroup]:
@@ -121,22 +121,22 @@ class ArBatch:
 
         Raises ValueError if too few slots are free, or they are too short.
         """
-        prefixes = prefixes or inputs.ar_prefixes(self._batch.model)
+        prefixes = prefixes or inputs.ar_prefixes(self._runner.model)
         longest = max(map(len, prefixes)) + inputs.max_frames + inputs.spare
         count = sequences_of(inputs.params) * len(prefixes)
-        max_length = self._batch.cache.max_length
+        max_length = self._runner.cache.max_length
         if count > self.free_rows or longest > max_length:
             raise ValueError(
                 f"{count} slots of {longest} positions asked for, {self.free_rows} of {max_length} "
                 "are free"
             )
         queued = deque[UtteranceSpec]() if later is None else later
-        sequences = self._batch.begin(self._prefixes, inputs, prefixes, queued)
+        sequences = self._runner.begin(self._prefixes, inputs, prefixes, queued)
         group = sequence_or_group_of(inputs, sequences)
         try:
-            self._batch.add(group.sequences, sequences[0].inputs)
+            self._runner.add(group.sequences, sequences[0].inputs)
         except BaseException:
-            self._batch.release(group.all)
+            self._runner.release(group.all)
             raise
         self._running.append(group)
         if isinstance(group, ArSequence):  # which may have kept frames, and go on with more text
@@ -152,9 +152,9 @@ class ArBatch:
 
     @torch.inference_mode()
     def close(self) -> None:
-        """Let go of what would hold memory in a circle; the runner is of no more use."""
+        """Let go of what would hold memory in a circle; the batch is of no more use."""
         self._in_flight.clear()
-        self._batch.close()
+        self._runner.close()
 
     @torch.inference_mode()
     def step(self, only: Collection[SequenceOrGroup] | None = None) -> Sequence[SequenceOrGroup]:
@@ -187,8 +187,8 @@ class ArBatch:
         for group in groups:
             try:
                 for sequence in group.sequences:
-                    if self._batch.has(sequence):
-                        self._batch.make_room(sequence)
+                    if self._runner.has(sequence):
+                        self._runner.make_room(sequence)
             except OutOfPages as error:
                 if self._in_flight:  # of which some may end, this one too, and others go back
                     self._read_until(0)
@@ -201,42 +201,42 @@ class ArBatch:
         """Queue a step of utterances; returns how many may be under way unread."""
         if not groups:
             return 0
-        batch = self._batch
-        rows = [(one, group) for group in groups for one in group.sequences if batch.has(one)]
+        runner = self._runner
+        rows = [(one, group) for group in groups for one in group.sequences if runner.has(one)]
         rows.sort(key=lambda row: row[0].slot)
         sequences = [one for one, _ in rows]
         places = dict[SequenceOrGroup, list[int]]()
         for place, (_, group) in enumerate(rows):
             places.setdefault(group, []).append(place)
         generations = [one.generation for one in sequences]
-        if (fetch := batch.sample(sequences)) is not None:
+        if (fetch := runner.sample(sequences)) is not None:
             self._in_flight.append((InFlightStep(sequences, generations, fetch), places))
-            self.frames = batch.stride
-            return batch.lag
+            self.frames = runner.stride
+            return runner.lag
         self.frames = 1
         traced = [group.inputs.top_logprobs for group in groups if group.inputs.trace]
         trace = Trace(top=max(traced)) if traced else None
-        fed = batch.feed(sequences)
+        fed = runner.feed(sequences)
         slots = [one.slot for one in sequences]
-        result = batch.sampler.advance(
+        result = runner.sampler.advance(
             fed.own, trace, fed.null, fed.attention, slots, fed.known_codes
         )
         logprobs = None
         if any(one.keeps_logprobs for one in sequences):
             logprobs = log_prob_of(sanitise(fed.own), result.codes)
-        step = InFlightStep(sequences, generations, batch.fetch(fed, result.codes, logprobs))
+        step = InFlightStep(sequences, generations, runner.fetch(fed, result.codes, logprobs))
         step.record = trace.records[0] if trace else None
         self._in_flight.append((step, places))
         if any(group.read_at_once for group in groups):
             step.own = fed.own
             step.result = result
             return 0
-        return batch.lag
+        return runner.lag
 
     def _read(self, step: InFlightStep, places: Mapping[SequenceOrGroup, Sequence[int]]) -> None:
         """Append what a step drew, frame by frame, and free the rows of utterances that end."""
         frames = step.fetch()
-        ahead = self._batch.foresee(step, frames, step.fresh(range(len(step.sequences))))
+        ahead = self._runner.foresee(step, frames, step.fresh(range(len(step.sequences))))
         for arrived, paths in zip(frames, ahead, strict=True):
             # Of a row that ended, or went back, what was sampled behind that is nobody's.
             current = {group: fresh for group, own in places.items() if (fresh := step.fresh(own))}
@@ -247,9 +247,9 @@ class ArBatch:
                 if not arrived.invalid.isdisjoint(own):
                     group.fail(GenerationFailed("the model gave logits that are no numbers"))
                 elif isinstance(group, ArSequenceGroup):
-                    group.read(self._batch, step, arrived, own)
+                    group.read(self._runner, step, arrived, own)
                 else:
-                    self._batch.append(step, arrived, *own)
+                    self._runner.append(step, arrived, *own)
                     self._grow(group)
                 if group.finish_reason is not None:
                     self._free(group)
@@ -260,7 +260,7 @@ class ArBatch:
             sequence.generation += 1  # what is queued knows too little
         elif sequence.finish_reason is None and sequence.is_due:
             try:
-                self._batch.grow(self._prefixes, sequence)
+                self._runner.grow(self._prefixes, sequence)
             except OutOfPages as error:
                 sequence.fail(GenerationFailed(f"no memory for keys and values: {error}"))
 
@@ -275,18 +275,18 @@ class ArBatch:
             group.spoken = best.progress.spoken if best.progress else None
             group.trace = columns(best.records, top=inputs.top_logprobs) if inputs.trace else None
             memory = None
-            if self._batch.has(best):
-                memory = self._batch.sampler.memory(best.slot, len(best.codes))
+            if self._runner.has(best):
+                memory = self._runner.sampler.memory(best.slot, len(best.codes))
             if memory is not None:
                 group.memory = SamplerMemory(*(one.numpy() for one in memory))
-        self._batch.release(group.all)
+        self._runner.release(group.all)
 
 
 class ArStage:
     """Jobs whose level 0 is sampled together. One thread only.
 
     ``make`` makes the level 0 of a plan, given what is called with each of its messages;
-    ``record`` captures functions, on a GPU: whole steps are then replayed.
+    ``capture`` captures functions, on a GPU: whole steps are then replayed.
     """
 
     def __init__(
@@ -320,8 +320,8 @@ class ArStage:
     def cache_bytes(self) -> int:
         """Bytes of the keys and values of all rows: in pages those in use, else all."""
         # Any thread may ask, while another closes the batch.
-        runner: ArBatch | None = vars(self).get("_shared")
-        return 0 if runner is None else runner.cache_bytes
+        batch: ArBatch | None = vars(self).get("_shared")
+        return 0 if batch is None else batch.cache_bytes
 
     def begin(self, plan: Plan, on_message: OnMessage) -> ArJob:
         """Add a job, whose rows must be free; the next step prefills its first utterance.
@@ -381,8 +381,8 @@ class ArStage:
                 masked.append(job.utterance)
             elif job.utterance is not None:
                 groups.append(job.utterance)
-        for runner in (self._shared, *self._own.values()):
-            runner.step(groups)
+        for batch in (self._shared, *self._own.values()):
+            batch.step(groups)
         for utterance in masked:
             utterance.step()
         step_s = perf_counter() - started_s

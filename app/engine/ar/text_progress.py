@@ -72,7 +72,7 @@ class TextProgress:
     def grow(self, inputs: UtteranceSpec) -> None:
         """Go on with a later version of the text."""
         symbols = len(inputs.phoneme_ids)
-        self.path.grow(symbols, self._inputs.places.moved(inputs.places), self._width)
+        self.path.grow(symbols, self._inputs.places.indices_in(inputs.places), self._width)
         self._inputs = inputs
         self._end = symbols - _MARKS
         self._grew = len(self.path)
@@ -101,7 +101,7 @@ class TextProgress:
 
     @property
     def end(self) -> int | None:
-        """How many frames to keep of a text that has been spoken; None while it goes on."""
+        """Frames to keep if the utterance ends now; None: it goes on."""
         frames = len(self.path)
         rest = self._rest()
         if not self._stop_frames or not rest or not self._inputs.whole:

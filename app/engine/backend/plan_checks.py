@@ -16,16 +16,17 @@ from samplers.knobs.params import SamplingParams, hints, off_value
 
 
 def choose_ar(
-    params: SamplingParams, moved: Collection[str], config: ModelConfig
+    params: SamplingParams, overridden: Collection[str], config: ModelConfig
 ) -> SamplingParams:
     """Return ``params`` with `level_0` either `ar`, token by token, or `masked`.
 
-    ``moved`` are the knobs that the caller set to other values than the preset's: where one of them
-    acts only token by token, `auto` is that. Raises InvalidRequest for guidance without training.
+    ``overridden`` are the knobs that the caller set to other values than the preset's: where one of
+    them acts only token by token, `auto` is that. Raises InvalidRequest for guidance without
+    training.
     """
     method = params.level_0
     if method == "auto":
-        masked = config.masked_level_0 and all(_masked_heeds(one, params) for one in moved)
+        masked = config.masked_level_0 and all(_masked_heeds(one, params) for one in overridden)
         method = "masked" if masked else "ar"
     guided = method == "masked" and is_guided(params, "masked")
     if guided and not config.has_null_condition:

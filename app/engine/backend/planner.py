@@ -150,9 +150,9 @@ class Planner:
             raise InvalidRequest(str(error), param="preset") from error
         except ConflictError as error:
             raise InvalidRequest(str(error), param=error.fields[0]) from error
-        moved = self._moved(job.params, params)
+        overridden = self._overridden(job.params, params)
         check_limits(params, self._limits)
-        params = choose_ar(params, moved, config)
+        params = choose_ar(params, overridden, config)
         check_prompted(params, voice)
         assert params.seed is not None
         aligned = job.report.timestamps != "none"
@@ -174,8 +174,8 @@ class Planner:
             job, utterances, params.pause_s, self._frame_rate_hz, self._settings.max_audio_s
         )
         text_s = perf_counter() - started_s
-        heard = any(one.voice is None for one in utterances)
-        own = self._speakers.speaker(voice) if heard else PromptedVoice(voice)
+        is_used = any(one.voice is None for one in utterances)
+        own = self._speakers.speaker(voice) if is_used else PromptedVoice(voice)
         plan = Plan(
             job,
             params,
@@ -224,7 +224,7 @@ class Planner:
                 param="input",
             )
 
-    def _moved(self, asked: SamplingParams, params: SamplingParams) -> Collection[str]:
+    def _overridden(self, asked: SamplingParams, params: SamplingParams) -> Collection[str]:
         """Return the names of the knobs that the caller set to other values than the preset's."""
         card = self._config.preset
         knobs = look_up(params.preset, self._presets) if params.preset != AUTO else card

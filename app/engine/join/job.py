@@ -137,7 +137,7 @@ class AudioJob:
     def _end_utterance(self, end: UtteranceDone) -> Samples:
         """Note the result of an utterance and return the last samples ``[N]`` of its sound."""
         self._totals.add_end(end)
-        if not end.within:
+        if not end.in_plan:
             return _NO_SAMPLES
         planned = self._plan.utterances[self._number - self._first]
         # After a cut nothing is spoken that the pause could lead to.

@@ -65,5 +65,5 @@ class OpenUtterance:
         path = alignment.path.copy()
         for growth in np.unique(alignment.growths):
             frames = alignment.growths == growth
-            path[frames] = self._texts[growth].moved(whole)[path[frames]]
+            path[frames] = self._texts[growth].indices_in(whole)[path[frames]]
         return alignment._replace(path=path)

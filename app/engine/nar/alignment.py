@@ -61,7 +61,7 @@ class UtteranceAlignment:
         while self.growths and self.growths[0].frame < self._frames:
             inputs = self._inputs.grown(self.growths.popleft())
             symbols = len(inputs.phoneme_ids)
-            self._path.grow(symbols, self._inputs.places.moved(inputs.places), symbols)
+            self._path.grow(symbols, self._inputs.places.indices_in(inputs.places), symbols)
             self._inputs = inputs
             self._grown += 1
         if self._inputs is before:

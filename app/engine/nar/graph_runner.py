@@ -89,9 +89,9 @@ def _write(table: NDArray[np.void], row: int, utterance: UtteranceDecoder) -> No
     own["partner"] = row + levels.conditions - 1
     own["guidance"] = levels.guidance
     own["knobs"] = levels.knobs
-    given = levels.given(chunk)
-    own["codes"][:count] = given
-    own["codes"][count:] = given[-1]  # padding, of which nothing is heard
+    known_codes = levels.known_codes_of(chunk)
+    own["codes"][:count] = known_codes
+    own["codes"][count:] = known_codes[-1]  # padding, of which nothing is heard
 
 
 class CodecStreams:
@@ -136,8 +136,8 @@ class CodecStreams:
             begins: ``[B]`` bool, those that begin with these frames.
         """
         frames = torch.arange(codes.shape[1], device=codes.device)
-        heard = (self._every < levels[:, None, None]) & (frames < counts[:, None])[..., None]
-        entries = self._codebooks[self._every, codes].masked_fill(~heard[..., None], 0.0)
+        audible = (self._every < levels[:, None, None]) & (frames < counts[:, None])[..., None]
+        entries = self._codebooks[self._every, codes].masked_fill(~audible[..., None], 0.0)
         state = self._table.read(streams, begins)
         samples = self._codec.sound(entries.sum(2), state)
         self._table.write(streams, state)
@@ -293,11 +293,12 @@ class NarGraphRunner:
             part = part.view(torch.float64) if own.base.kind == "f" else part
             return part.view(-1, *own.shape) if own.shape else part[:, 0]
 
-        given = field("codes")[:, :frames]
+        known_codes = field("codes")[:, :frames]
         pages = field("pages")
         start = field("start")[:, None]
         own = ChunkRows(
-            given, *(field(name) for name in ("knobs", "frame", "owner", "partner", "guidance"))
+            known_codes,
+            *(field(name) for name in ("knobs", "frame", "owner", "partner", "guidance")),
         )
 
         def chunk() -> None:

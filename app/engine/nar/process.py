@@ -38,9 +38,9 @@ class AudioProcess:
         """Wait until the process has loaded the model; start it again if it is gone."""
         self.worker.ready()
 
-    def begin(self, inputs: UtteranceSpec, heard: int | None = None) -> RemoteIterator:
+    def begin(self, inputs: UtteranceSpec, kept_levels: int | None = None) -> RemoteIterator:
         """Begin an utterance, a `UtteranceDecoder` in the process, which prefills it meanwhile."""
-        return self.worker.iterate("utterance", inputs, heard)
+        return self.worker.iterate("utterance", inputs, kept_levels)
 
     def make_together(self, utterances: Sequence[Any]) -> tuple[()]:  # noqa: ARG002
         """Make none."""

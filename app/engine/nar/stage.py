@@ -47,10 +47,10 @@ class NarStage:
         if self._speech.model.separator.is_cuda:
             self.warm_up()
 
-    def begin(self, inputs: UtteranceSpec, heard: int | None = None) -> UtteranceDecoder:
+    def begin(self, inputs: UtteranceSpec, kept_levels: int | None = None) -> UtteranceDecoder:
         """Begin an utterance whose level 0 is being sampled: prefill its prefixes.
 
-        ``heard`` is how many levels its codes have, if all of them are kept ones.
+        ``kept_levels`` is how many levels its codes have, if all of them are kept ones.
         """
         with device_lock(self._device):
             started_s = perf_counter()
@@ -61,7 +61,7 @@ class NarStage:
             read = None if captured is None else captured.prefixes
             fits = captured is not None and inputs.positions <= captured.columns
             codebooks = speech.codec.quantizer.codebooks
-            levels = NarState(speech.model, codebooks, inputs, prefixes, read, heard)
+            levels = NarState(speech.model, codebooks, inputs, prefixes, read, kept_levels)
             alignment = None
             if inputs.aligned:
                 own = captured.aligned if captured is not None and fits else None

@@ -40,9 +40,8 @@ known; see `models.valle`."""
 class ChunkRows(NamedTuple):
     """R sequences of the next T frames of some utterances: one each, and with guidance one more."""
 
-    given: (
-        Tensor  # ``[R, T, K]`` int64, codes that are not sampled, level 0 among them; -1 elsewhere
-    )
+    # ``[R, T, K]`` int64, codes that are not sampled, level 0 among them; -1 elsewhere
+    known_codes: Tensor
     knobs: Tensor  # ``[R, K - 1, 6]`` int64 of `samplers.nar.pack_rows`
     frame: Tensor  # ``[R]`` int64, index of the first frame in its utterance
     owner: Tensor  # ``[R]`` int64, the row whose codes each is fed
@@ -54,7 +53,7 @@ class SampleKind(NamedTuple):
     """What any of some rows needs; the others are sampled the same with it, only slower."""
 
     guided: bool  # whether rows have partners
-    kept: bool  # whether codes of NAR levels are given
+    kept: bool  # whether codes of NAR levels are known
     levels: Sequence[NarKind]  # of each NAR level that is sampled
 
 
@@ -64,8 +63,8 @@ def sample_chunk(rows: ChunkRows, feed: Feed, codebooks: Tensor, kind: SampleKin
     ``codebooks [K, V, D]`` are the codec's, for `nar_decision="mean"`; ``kind`` says what any row
     needs.
     """
-    given = rows.given.index_select(0, rows.owner) if kind.guided else rows.given
-    codes = given.clone()
+    known = rows.known_codes.index_select(0, rows.owner) if kind.guided else rows.known_codes
+    codes = known.clone()
     for level, own in enumerate(kind.levels, start=1):
         logits = feed(level, codes)
         if kind.guided:
@@ -74,7 +73,7 @@ def sample_chunk(rows: ChunkRows, feed: Feed, codebooks: Tensor, kind: SampleKin
         if kind.guided:
             sampled = sampled.index_select(0, rows.owner)
         if kind.kept:
-            sampled = torch.where(given[..., level] >= 0, given[..., level], sampled)
+            sampled = torch.where(known[..., level] >= 0, known[..., level], sampled)
         codes[..., level].copy_(sampled)
     return codes
 
@@ -93,7 +92,7 @@ class NarState:
     Args:
         codebooks: ``[K, V, D]``, the codec's, for `nar_decision="mean"`.
         read: Reads prefixes; None: one after the other.
-        heard: Levels of a frame's codes, if all of them are `UtteranceSpec.kept`.
+        kept_levels: Levels of a frame's codes, if all of them are `UtteranceSpec.kept`.
     """
 
     def __init__(
@@ -103,7 +102,7 @@ class NarState:
         inputs: UtteranceSpec,
         prefixes: PrefixCache,
         read: Read | None = None,
-        heard: int | None = None,
+        kept_levels: int | None = None,
     ) -> None:
         params = inputs.params
         config = model.config
@@ -111,7 +110,7 @@ class NarState:
         self._model = model
         self._codebooks = codebooks
         sampled = min(params.nar_levels, config.levels - 1)
-        self.count = heard or 1 + sampled  # levels of a frame's codes, level 0 included
+        self.count = kept_levels or 1 + sampled  # levels of a frame's codes, level 0 included
         guided = is_guided(params, "nar") and sampled > 0
         self.conditions = 1 + guided  # 2 with guidance, else 1
         # ``[n]`` int64, of the frames that have come
@@ -169,7 +168,8 @@ class NarState:
 
         ``grown`` is what more of the text they were drawn with.
 
-        When the frames have ended, something is returned: of no frames, if nothing is left.
+        At the end at least one window is returned, empty if no frames are left, so that the codec
+        is flushed.
         """
         self.ar_codes = torch.cat([self.ar_codes, ar_codes])
         self._growths += grown
@@ -190,11 +190,11 @@ class NarState:
         def each(number: int) -> Tensor:
             return torch.full((conditions,), number, device=device)
 
-        given = torch.from_numpy(self.given(window))
+        known_codes = torch.from_numpy(self.known_codes_of(window))
         if first < start:
-            given[: start - first, : self.count] = self.codes[first:start]
+            known_codes[: start - first, : self.count] = self.codes[first:start]
         rows = ChunkRows(
-            given[None].to(device),
+            known_codes[None].to(device),
             torch.from_numpy(self.knobs).to(device).expand(conditions, -1, -1),
             frame=each(first), owner=each(0), partner=each(conditions - 1),
             guidance=torch.tensor([self.guidance] * conditions, dtype=torch.float64).to(device),
@@ -228,16 +228,16 @@ class NarState:
         ]
         self._cached.replace(wanted, cache, self._read, old=old)
 
-    def given(self, window: Window) -> NDArray[np.int64]:
+    def known_codes_of(self, window: Window) -> NDArray[np.int64]:
         """Return the codes ``[n, K]`` of a window's frames that are not sampled, or -1."""
         ar_codes = self.ar_codes[window.first : window.last]
         kept = self.inputs.kept
-        given = np.full((len(ar_codes), self._model.config.levels), -1, np.int64)
+        known_codes = np.full((len(ar_codes), self._model.config.levels), -1, np.int64)
         if kept is not None:
-            known = kept.codes[window.first : window.last]
-            given[: len(known), : known.shape[1]] = known
-        given[:, 0] = ar_codes.numpy()
-        return given
+            codes = kept.codes[window.first : window.last]
+            known_codes[: len(codes), : codes.shape[1]] = codes
+        known_codes[:, 0] = ar_codes.numpy()
+        return known_codes
 
     def reserve(self, condition: int, count: int) -> tuple[int, int, list[Sequence[int]]]:
         """Make room for the next frames in the sequences of one condition, which lie in pages.

@@ -52,7 +52,7 @@ class UtteranceDecoder(Iterator[AudioChunk]):
         block = speech.model.config.block_frames
         self._rate_hz = speech.codec.config.sample_rate_hz
         self._stream = speech.decoder.stream()
-        self._heard = 0  # frames that it has
+        self._decoded_frames = 0  # frames that it has
         self._whole = isinstance(speech.decoder, Vocos)
         # A convolution caches code for every length that it ever had, megabytes in all.
         self._multiple = 1 if self._whole else block
@@ -116,8 +116,8 @@ class UtteranceDecoder(Iterator[AudioChunk]):
         try:
             chunks = self._complete()
             # What decodes an utterance as a whole is no part of a graph.
-            heard = self._decoded(chunks) if self._whole else [samples()]
-            self._made.append(self._chunk_of(codes, chunks, heard))
+            parts = self._decoded(chunks) if self._whole else [samples()]
+            self._made.append(self._chunk_of(codes, chunks, parts))
         except Exception as error:  # of this utterance alone
             self._made.append(error)
 
@@ -147,8 +147,8 @@ class UtteranceDecoder(Iterator[AudioChunk]):
         # cut off; but not if it is the first, all of whose samples would depend on what was added
         # with reflect padding.
         frames = len(codes)
-        lacking = -frames % self._multiple if self._heard else 0
-        self._heard += frames
+        lacking = -frames % self._multiple if self._decoded_frames else 0
+        self._decoded_frames += frames
         if lacking:
             codes = torch.cat([codes, codes[-1:].expand(lacking, -1)])
         samples = self._stream.push(codes)

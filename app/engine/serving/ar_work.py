@@ -17,7 +17,7 @@ class ArWork:
     Attributes:
         stream: Its level 0; None where it has no rows.
         progress: Of that, frozen: any thread may read it.
-        alone: Whether no other stream ran when it was admitted.
+        started_idle: Whether no other stream ran when it was admitted.
         admitted_s: When that was, by `time.monotonic`.
         cost: Of its share of each step. Any thread may read it.
         slow: Whether it could not keep up if it had the machine to itself.

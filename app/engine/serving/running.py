@@ -25,8 +25,8 @@ from app.engine.serving.reader import ChunkReader
 class SpeechStream(AsyncIterator[AudioChunk]):
     """The chunks of a speech, for one reader, the last with its result.
 
-    A job pauses while its reader takes none; a reader that sends them on leaves if its own client
-    takes none for too long.
+    The job pauses while its reader takes no chunks. A reader that forwards them calls `leave` if
+    its own client stops reading.
     """
 
     plan: Plan | None = None  # None before its text is read, and for a replay
@@ -66,7 +66,7 @@ class JobHandle(SpeechStream):
         asked: The same with all of the text that there is, if more has come. Written by its reader.
         pace: Of a text that is written while it is spoken; else None. Written by its reader.
         known: How much of it is there. Written by the text thread.
-        lead_until_s: Until when sound before it is played, by `time.monotonic`.
+        lead_until_s: When the preceding sentence's sound has been played, by `time.monotonic`.
         refusal: Why the rest of its text is not spoken. Written by the text thread.
         promised: Whether it is made in time; None before it is known. Written by who promises.
         abandoned: Why it was given up, by any thread.
@@ -117,10 +117,15 @@ class JobHandle(SpeechStream):
         """When its audio so far is played; see `Playback`."""
         return self.playback.runs_out_s
 
-    def change(self, plan: Plan | None, refusal: SpeechError | None = None) -> None:
-        """Go on with a plan of more of its text, or fail."""
-        self.plan = plan or self.plan
-        self.refusal = refusal
+    def extend(self, plan: Plan) -> None:
+        """Go on with a plan of more of its text."""
+        self.plan = plan
+        self.refusal = None
+        self._wake(self)
+
+    def refuse(self, error: SpeechError) -> None:
+        """Fail, as the rest of its text cannot be spoken."""
+        self.refusal = error
         self._wake(self)
 
     @property

@@ -100,12 +100,12 @@ class TextWorker:
             plan = planner.plan(replace(asked, params=params), on_piece)
             self._expect(job, plan)
         except BaseException as error:
-            job.change(None, broken(job.id, error))
+            job.refuse(broken(job.id, error))
         else:
             # What came meanwhile is planned next; where text comes faster than it is read, nothing
             # would be spoken if this did not count. Between two pieces more may have been planned.
             if _is_more(plan.job, job.plan or before):
-                job.change(plan)
+                job.extend(plan)
 
     def _expect(self, job: JobHandle, plan: Plan) -> None:
         """Note how long the speech of a plan lasts."""

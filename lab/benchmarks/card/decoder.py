@@ -27,8 +27,9 @@ class Decoder:
     """Decodes a fixed number of streams, which share one cache."""
 
     def __init__(self, model: Valle, streams: int, capacity: int) -> None:
-        self._model, self._batch = model, self._batch_of(model, streams, capacity)
-        self._upload = Upload(self._batch.table.numbers).send
+        self._model = model
+        self._runner = self._runner_of(model, streams, capacity)
+        self._upload = Upload(self._runner.table.numbers).send
 
     @torch.inference_mode()
     def run(self, prefixes: Tensor, frames: int, *, greedy: bool) -> Tensor:
@@ -43,50 +44,50 @@ class Decoder:
         Returns:
             ``[B, frames]`` int64 on the host.
         """
-        stack, cache = self._model.transformer, self._batch.cache
+        stack, cache = self._model.transformer, self._runner.cache
         at = torch.arange(prefixes.shape[1], device=prefixes.device)
         params = SamplingParams(temperature=0.0 if greedy else 1.0)
         sampled: list[ArSequence] = []
         for slot, prefix in enumerate(prefixes):
             cache.rewind(slot, 0)
-            taps = self._batch.taps
-            self._batch.first_hidden[slot] = stack.extend(prefix, at, cache, slot, at, taps)[0][-1]
+            taps = self._runner.taps
+            self._runner.first_hidden[slot] = stack.extend(prefix, at, cache, slot, at, taps)[0][-1]
             inputs = UtteranceSpec([], params, slot, 0, frames)
             condition = GuidanceBranch(slot, len(at), len(at))
             stop = self._model.config.stop_token
             sampled.append(ArSequence(inputs, [condition], None, None, stop_token=stop))
-            self._batch.add(sampled[-1:], inputs)
+            self._runner.add(sampled[-1:], inputs)
         in_flight: deque[Fetch] = deque()
         while any(len(sequence) < frames for sequence in sampled):
             in_flight.append(self._launch(sampled))
-            if len(in_flight) <= self._batch.lag:
+            if len(in_flight) <= self._runner.lag:
                 continue
             for arrived in in_flight.popleft()():
                 for sequence, code in zip(sampled, arrived.codes, strict=True):
                     if len(sequence) < frames:
                         sequence.append(code)
-        self._batch.remove(sampled)
+        self._runner.remove(sampled)
         return torch.tensor([sequence.codes for sequence in sampled])
 
     def _launch(self, sampled: Sequence[ArSequence]) -> Fetch:
         """Queue a step; returns what waits for its results."""
-        batch = self._batch
+        runner = self._runner
         for sequence in sampled:
-            batch.make_room(sequence)
-        if (arrived := batch.sample(sampled)) is not None:
+            runner.make_room(sequence)
+        if (arrived := runner.sample(sampled)) is not None:
             return arrived
-        self._upload(batch.table.host)  # over pages they have been sent
-        fed = batch.feed(sampled)
-        return batch.fetch(fed, batch.sampler.step(fed.own), None)
+        self._upload(runner.table.host)  # over pages they have been sent
+        fed = runner.feed(sampled)
+        return runner.fetch(fed, runner.sampler.step(fed.own), None)
 
-    def _batch_of(self, model: Valle, streams: int, capacity: int) -> ArModelRunner:
+    def _runner_of(self, model: Valle, streams: int, capacity: int) -> ArModelRunner:
         return EagerRunner(model, streams, capacity)
 
 
 class GraphDecoder(Decoder):
     """Plays the captured step, and reads the one before meanwhile."""
 
-    def _batch_of(self, model: Valle, streams: int, capacity: int) -> ArModelRunner:
+    def _runner_of(self, model: Valle, streams: int, capacity: int) -> ArModelRunner:
         pages, weight = streams * math.ceil(capacity / PAGE), model.separator
         pool = PagePool(model.config, pages, dtype=weight.dtype, device=weight.device)
         return GraphRunner(model, pool, streams, capacity, GraphCapturer(weight.device).capture)

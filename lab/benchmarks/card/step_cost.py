@@ -301,7 +301,7 @@ def counted_step(
         streams: Rows, all in use.
         columns: Positions of each.
         held: Number format of keys and values.
-        samples: Whether a kernel samples the rows; else the forward pass alone is counted.
+        draws: Whether a kernel samples the rows; else the forward pass alone is counted.
     """
     batch = _FrameBatch(model, make_pool(model, 1 << 30, held), streams, columns, eager)
     counted = Counted()

@@ -190,7 +190,7 @@ class CodecTrainer:
         return np.random.default_rng([self.seed, number + KMEANS_BATCHES])
 
     def _latent(self, samples: Tensor) -> Tensor:
-        heard = self.codec.heard(samples)[:, :CLIP_FRAMES]
+        heard = self.codec.normalised_log_mel(samples)[:, :CLIP_FRAMES]
         with torch.autocast(self.device.type, self.dtype, self.dtype != torch.float32):
             latent: Tensor = self.codec.encoder(heard)
         return latent.float()

@@ -44,7 +44,7 @@ _LIST_NUMBER: Final = re.compile(
 )
 
 
-def unfinished(text: str, searched: int) -> int:
+def resume_at(text: str, searched: int) -> int:
     """Return the index where the search must resume once more text has arrived."""
     place = len(text)
     while place > searched and (text[place - 1] in _TAIL or text[place - 1].isspace()):
@@ -61,7 +61,7 @@ def piece_end(match: re.Match[str]) -> int:
     return match.end("wide") if match["wide"] else match.start("paragraph")
 
 
-def numbers(match: re.Match[str], since: int, *, at_line_start: bool) -> bool:
+def is_list_number(match: re.Match[str], since: int, *, at_line_start: bool) -> bool:
     """Return whether a candidate is the full stop after the number of a list item.
 
     ``since`` is the end of the previous candidate, which no number spans.

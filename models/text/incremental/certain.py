@@ -29,7 +29,7 @@ _COMMON: Final = frozenset({"a", "I", "A", "Sun", "Sat", "Wed", "May", "ed", "te
 _ABBREVIATED: Final = frozenset(chain.from_iterable(_TABLES)) - _COMMON
 
 
-def certain(text: str) -> int:
+def certain_end(text: str) -> int:
     """Return the end of the first words of an incomplete sentence that are certain."""
     end = 0
     waiting = 0  # words that a number before them still waits for

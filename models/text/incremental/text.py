@@ -23,11 +23,11 @@ from models.text.incremental.borders import (
     RATE,
     VOICE,
     continues,
-    numbers,
+    is_list_number,
     piece_end,
-    unfinished,
+    resume_at,
 )
-from models.text.incremental.certain import certain
+from models.text.incremental.certain import certain_end
 from models.text.incremental.enclosure import PARAGRAPH, Enclosure, Undecided
 from models.text.incremental.speakable import Speakable
 from models.text.layout.blocks import BlockRewriter
@@ -92,7 +92,7 @@ class GrowingText:
     @property
     def open_part(self) -> str:
         """The beginning of the next piece, as far as no further text has it read otherwise."""
-        begin = self._text[: certain(self._text)]
+        begin = self._text[: certain_end(self._text)]
         directions = "".join(self._directions.values())
         return f"{directions}\n\n{begin}" if directions and begin else begin
 
@@ -160,7 +160,7 @@ class GrowingText:
                 return None
             self._searched = match.end()
             self._since = match.start() if match["pause"] or match["paragraph"] else end
-        self._searched = unfinished(text, self._searched)
+        self._searched = resume_at(text, self._searched)
         return None
 
     def _is_border(self, match: re.Match[str], end: int) -> bool:
@@ -173,7 +173,7 @@ class GrowingText:
             return True
         if match["mark"] and not match["after"] and not match["next"]:
             raise Undecided  # only space or opening marks so far
-        if numbers(match, self._since, at_line_start=self._at_line_start):
+        if is_list_number(match, self._since, at_line_start=self._at_line_start):
             return False
         if match["paragraph"]:
             return True

@@ -7,7 +7,7 @@ from samplers.knobs.params import SamplingParams
 
 
 @pytest.mark.parametrize(
-    ("begins", "symbols", "later", "after", "moved"),
+    ("begins", "symbols", "later", "after", "indices"),
     [
         # Two words of two symbols and the marks; a third comes: what was the end is the second's.
         ([1, 3], 6, [1, 3, 5], 8, [0, 1, 2, 3, 4, 4]),
@@ -23,9 +23,9 @@ from samplers.knobs.params import SamplingParams
     ],
 )
 def test_each_symbol_stays_in_its_word(
-    begins: list[int], symbols: int, later: list[int], after: int, moved: list[int]
+    begins: list[int], symbols: int, later: list[int], after: int, indices: list[int]
 ) -> None:
-    assert TextPlaces(symbols, begins).moved(TextPlaces(after, later)).tolist() == moved
+    assert TextPlaces(symbols, begins).indices_in(TextPlaces(after, later)).tolist() == indices
 
 
 @pytest.mark.parametrize(

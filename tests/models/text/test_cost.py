@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from models.text import TextError, normalise
 from models.text.front_end import MOST_WRITTEN
-from models.text.incremental.borders import BORDER, PAUSE, continues, numbers, piece_end
+from models.text.incremental.borders import BORDER, PAUSE, continues, is_list_number, piece_end
 from models.text.incremental.enclosure import PARAGRAPH, PATIENCE_CHARS, Undecided, _Open
 from models.text.incremental.text import GrowingText, _starts_line, _with_pauses, pieces
 from models.text.normalise.rule import rule
@@ -168,7 +168,7 @@ def slow_border(match: re.Match[str], end: int, line_start: bool) -> bool:
         return False
     if match["pause"]:
         return True
-    if numbers(match, 0, at_line_start=line_start):
+    if is_list_number(match, 0, at_line_start=line_start):
         return False
     if match["mark"] and not match["after"] and not match["next"]:
         raise Undecided

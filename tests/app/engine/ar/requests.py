@@ -76,7 +76,7 @@ def runner(
         pool = PagePool(model.config, pages, dtype=dtype, device=torch.device("cpu"))
         prefixes = PrefixCache(model, new_cache=pool.new_cache)
         made = ArBatch(model, prefixes, slots=slots, max_length=ROOM, pool=pool, capture=capture)
-    spoil(made._batch.table)
+    spoil(made._runner.table)
     return made
 
 
@@ -126,7 +126,7 @@ class ArRequests:
     final: dict[SequenceOrGroup, list[int]] = field(default_factory=dict)
 
     def has_room(self, request: ArRequest) -> bool:
-        strength = self.batch._batch.model.config.one_row_strength
+        strength = self.batch._runner.model.config.one_row_strength
         params = versions_of(request)[0].params
         return self.batch.free_rows >= rows_needed(params, strength)
 
@@ -154,7 +154,7 @@ class ArRequests:
         return running.error
 
     def alone(self, request: ArRequest) -> Outcome:
-        model, first = self.batch._batch.model, versions_of(request)[0]
+        model, first = self.batch._runner.model, versions_of(request)[0]
         own = self.alone_in() if self.alone_in else ArBatch.single(model, PrefixCache(model), first)
         group = admit(own, request)
         finish(own, group)

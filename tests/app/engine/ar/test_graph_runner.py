@@ -54,8 +54,8 @@ def model(float_model: Valle) -> Valle:
 
 
 def feed_of(one: ArBatch) -> GraphRunner:
-    assert isinstance(one._batch, GraphRunner)
-    return one._batch
+    assert isinstance(one._runner, GraphRunner)
+    return one._runner
 
 
 def pool_of(one: ArBatch) -> PagePool:
@@ -64,7 +64,7 @@ def pool_of(one: ArBatch) -> PagePool:
 
 def outcomes(one: ArBatch, numbers: Sequence[int], seed: int) -> list[tuple[Any, ...]]:
     """What requests of these numbers come to that join, pause, leave and go back."""
-    inputs = [request(one._batch.model, number) for number in numbers]
+    inputs = [request(one._runner.model, number) for number in numbers]
     return among(ArRequests(one, columns=READ), inputs, Schedule(seed))
 
 
@@ -144,7 +144,7 @@ VIEWS = (
 @pytest.mark.parametrize(("numbers", "most"), [((0, 2, 4), 8), ((0, 12, 9), 160), ((16,), 160)])
 def test_a_step_waits_for_nothing_and_launches_little(model, numbers, most) -> None:
     one = runner(model, Tape().capture, SLOTS)
-    one._batch.table.host[:, HostColumn.AVOID_UNTIL] = 0  # avoiding takes a few operators more
+    one._runner.table.host[:, HostColumn.AVOID_UNTIL] = 0  # avoiding takes a few operators more
     for number in numbers:
         one.admit(request(model, number, kept=None, trace=False, max_frames=60))
     for _ in range(3):
@@ -180,9 +180,9 @@ def test_there_is_one_recording_a_number_of_rows_and_draw_and_none_after_the_sta
 def test_a_join_launches_little(model) -> None:
     one = runner(model, eager, SLOTS)
     group = one.admit(request(model, 0))
-    one._batch.remove(group.sequences)
+    one._runner.remove(group.sequences)
     with Watch("count").on() as watch:
-        one._batch.add(group.sequences, group.inputs)
+        one._runner.add(group.sequences, group.inputs)
     counts = {name: count for name, count in watch.operators.items() if "view" not in name}
     assert sum(counts[name] for name in counts if "fill" in name or "copy" in name) <= 20
 

@@ -128,7 +128,7 @@ def test_a_pause_between_two_sentences_took_no_seconds_of_steps(synthesizer):
 
 def test_a_closed_batch_that_is_still_held_holds_no_cache(synthesizer):
     batch = synthesizer.ar.batch(2)
-    cache = weakref.ref(batch._shared._batch.cache)
+    cache = weakref.ref(batch._shared._runner.cache)
     batch.close()
     gc.collect()
     assert cache() is None

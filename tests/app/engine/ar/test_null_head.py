@@ -182,7 +182,7 @@ def test_over_pages_requests_are_drawn_as_over_slots(
 
 def over_slots(batch: ArBatch) -> ArRequests:
     """A batch of which each request is compared with one over slots."""
-    return ArRequests(batch, lambda: runner(batch._batch.model, None, 12), READ)
+    return ArRequests(batch, lambda: runner(batch._runner.model, None, 12), READ)
 
 
 def growing(model: Valle) -> Sequence[Sequence[UtteranceSpec]]:

@@ -56,7 +56,7 @@ def test_a_trace_changes_no_code(model, number) -> None:
 
 def test_one_function_samples_plain_rows_in_every_batch_and_no_others(model, monkeypatch) -> None:
     batch = runner(model)
-    eager = batch._batch
+    eager = batch._runner
     assert isinstance(eager, EagerRunner)
     run, table, rows = eager._sample, eager.table, list[set[int]]()
 
@@ -82,7 +82,7 @@ def test_one_function_samples_plain_rows_in_every_batch_and_no_others(model, mon
 
 def spoil(batch: ArBatch, slot: int) -> None:
     """Leave no numbers in what a slot of the first layer holds."""
-    cache = batch._batch.cache
+    cache = batch._runner.cache
     if isinstance(cache, Int8Cache):
         cache.layers[0].key_scales[slot] = cache.layers[0].value_scales[slot] = np.nan
     elif isinstance(cache, KVCache):

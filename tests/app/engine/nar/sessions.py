@@ -79,7 +79,7 @@ def length_of(number: int) -> int:
     return random.Random(-number).choice([3, 15, 16, 44, 60, 75, 121])
 
 
-def heard(decoded: Sequence[AudioChunk]) -> Samples:
+def samples_in(decoded: Sequence[AudioChunk]) -> Samples:
     return np.concatenate([np.zeros(0, np.float32), *(one.samples for one in decoded)])
 
 
@@ -190,7 +190,7 @@ class Decoded:
             running.stream = None
 
     def outcome(self, running: Decoding) -> tuple[Tensor, Samples]:
-        return codes_in(running.decoded), heard(running.decoded)
+        return codes_in(running.decoded), samples_in(running.decoded)
 
     def error(self, running: Decoding) -> Exception | None:
         return running.error
@@ -198,7 +198,7 @@ class Decoded:
     def alone(self, request: int) -> tuple[Tensor, Samples]:
         stream = self.single.begin(utterance(request))
         decoded = decoded_at_once(stream, codes_of(request, length_of(request)))
-        return codes_in(decoded), heard(decoded)
+        return codes_in(decoded), samples_in(decoded)
 
     def assert_same(self, found: tuple[Tensor, Samples], expected: tuple[Tensor, Samples]) -> None:
         assert torch.equal(found[0], expected[0])

@@ -34,8 +34,8 @@ from tests.app.engine.nar.sessions import (
     codes_of,
     decoded_at_once,
     decoder_of,
-    heard,
     masked,
+    samples_in,
     utterance,
     with_vocos,
 )
@@ -122,10 +122,10 @@ def made_both_ways(
     streams = [one.begin(own, levels) for one in decoders]
     before = tape.replays
     found, expected = (decoded_at_once(one, ar_codes) for one in streams)
-    replays, sound = tape.replays - before, heard(expected)
+    replays, sound = tape.replays - before, samples_in(expected)
     assert torch.equal(codes_in(found), codes_in(expected))
-    assert heard(found).shape == sound.shape == (320 * len(ar_codes),)
-    assert np.abs(heard(found) - sound).max() <= CLOSE * np.abs(sound).max()
+    assert samples_in(found).shape == sound.shape == (320 * len(ar_codes),)
+    assert np.abs(samples_in(found) - sound).max() <= CLOSE * np.abs(sound).max()
     return replays, found, expected
 
 
@@ -156,7 +156,7 @@ def test_vocos_decodes_at_the_end_what_recordings_have_drawn(speech) -> None:
     for frames, chunks in ((3, 1), (100, 4)):
         replays, found, expected = made_both_ways(both, tape, utterance(2), codes_of(2, frames))
         assert replays == chunks
-        np.testing.assert_array_equal(heard(found), heard(expected))
+        np.testing.assert_array_equal(samples_in(found), samples_in(expected))
 
 
 def test_an_utterance_that_is_longer_than_any_row_is_made_by_itself_over_pages(
@@ -165,7 +165,7 @@ def test_an_utterance_that_is_longer_than_any_row_is_made_by_itself_over_pages(
     own, both = replace(utterance(6, GUIDED), max_frames=5000), (decoder, NarStage(speech))
     replays, found, expected = made_both_ways(both, tape, own, codes_of(0, 40))
     assert replays == 0
-    np.testing.assert_array_equal(heard(found), heard(expected))
+    np.testing.assert_array_equal(samples_in(found), samples_in(expected))
 
 
 @pytest.mark.slow

@@ -20,7 +20,7 @@ from models.checkpoints.sources import SpeechModel
 from models.codecs.interface import CodecStream
 from models.config import MaskKind
 from samplers.knobs.features import is_guided
-from tests.app.engine.nar.sessions import KNOBS, codes_in, codes_of, heard, masked, utterance
+from tests.app.engine.nar.sessions import KNOBS, codes_in, codes_of, masked, samples_in, utterance
 from tests.models.codecs.test_codec import make as make_codec
 from tests.samplers.frames import guide_frames, sample_frames
 
@@ -43,7 +43,7 @@ def voice(
     for number, frames in enumerate([*pieces, ar_codes[:0]]):
         stream.feed(frames, number == len(pieces))
         made.append(list(stream))
-    return codes_in([one for each in made for one in each]), [heard(each) for each in made]
+    return codes_in([one for each in made for one in each]), [samples_in(each) for each in made]
 
 
 Shape = tuple[int, int, int]

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from models.text import TextError
-from models.text.incremental.certain import certain
+from models.text.incremental.certain import certain_end
 from models.text.incremental.text import GrowingText, pieces
 from tests.models.text.reading import prepare, reading
 
@@ -39,12 +39,12 @@ SHORT = reading(max_phonemes=70)
     ],
 )
 def test_words_are_certain_up_to_what_may_be_read_otherwise(text: str, sure: str) -> None:
-    assert text[: certain(text)] == sure
+    assert text[: certain_end(text)] == sure
 
 
 def test_a_sentence_without_an_end_is_not_looked_at_for_ever() -> None:
     text = "word " * 10_000
-    assert 900 < certain(text) < 1000
+    assert 900 < certain_end(text) < 1000
 
 
 def texts(count: int) -> list[str]:
