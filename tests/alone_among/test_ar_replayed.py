@@ -16,8 +16,8 @@ from gpu.graphs import Capture, eager
 from gpu.kernels import FUSED, TORCH, Kernels
 from models.valle import Valle
 from tests.alone_among.harness import AT_ONCE, Schedule, alone_equals_among
+from tests.app.engine.ar.bursts import BURSTS, WHOLE, knobs
 from tests.app.engine.ar.growing_texts import NUMBERS, versions
-from tests.app.engine.ar.looks import LOOKS, WHOLE, knobs
 from tests.app.engine.ar.requests import (
     KINDS,
     ArRequest,
@@ -72,11 +72,11 @@ def numbered(*numbers: int) -> Callable[[Valle], Sequence[ArRequest]]:
     return requests
 
 
-def look(name: str) -> Callable[[Valle], Sequence[ArRequest]]:
-    """Requests that meet something within a look, each made once."""
+def burst(name: str) -> Callable[[Valle], Sequence[ArRequest]]:
+    """Requests that meet something within a burst, each made once."""
 
     def requests(model: Valle) -> Sequence[ArRequest]:
-        for number, one in enumerate(LOOKS[name](model)):
+        for number, one in enumerate(BURSTS[name](model)):
             _MADE.setdefault((model, name, number), one)
         return [one for key, one in _MADE.items() if key[:2] == (model, name)]
 
@@ -133,13 +133,13 @@ SLOW = {
 }
 FAST = {
     **{
-        f"some that leave looks of {stride}": Case(
-            look("plain"), Schedule(stride, leaves=1.0), ending("length"), stride=stride
+        f"some that leave bursts of {stride}": Case(
+            burst("plain"), Schedule(stride, leaves=1.0), ending("length"), stride=stride
         )
         for stride in (1, 3, 5)
     },
     **{
-        f"{name} in looks of {stride}": Case(look(name), Schedule(stride), met, stride=stride)
+        f"{name} in bursts of {stride}": Case(burst(name), Schedule(stride), met, stride=stride)
         for name, met in MET.items()
         for stride in (1, 3, 5)
     },

@@ -2,8 +2,8 @@
 
 A graph is a way to play a function, not another one: without a capturer the same are called.
 There is one for each number of rows, with what launches nothing else behind it: the logits alone,
-which the sampler then samples from as everywhere; or a *look*, several frames sampled one after the
-other, where one kernel samples all rows; and one for all rows with the statistics of attention,
+which the sampler then samples from as everywhere; or a *burst*, several frames sampled one after
+the other, where one kernel samples all rows; and one for all rows with the statistics of attention,
 which entropix reads. Where a row goes on is computed on the device: the host sends what it decided
 alone.
 """
@@ -35,7 +35,7 @@ class GraphRunner(ArModelRunner):
     """Steps over the first rows of a table, replayed; the host is a step ahead."""
 
     lag: ClassVar[int] = 1
-    # Frames of a look at plain rows. More would have joins wait longer; it divides a usual block.
+    # Frames of a burst of plain rows. More would have joins wait longer; it divides a usual block.
     stride: ClassVar[int] = 5
     cache: PagedCache
 
@@ -105,7 +105,7 @@ class GraphRunner(ArModelRunner):
         )
 
     def sample(self, sequences: Sequence[ArSequence]) -> Fetch | None:
-        """Sample a look in one graph, where the rows are plain; see `ArModelRunner`."""
+        """Sample a burst of frames in one graph, where the rows are plain; see `ArModelRunner`."""
         if not self._graphs.sampling or not self._plain.issuperset(sequences):
             return None
         slots = [one.slot for one in sequences]
@@ -235,7 +235,7 @@ class GraphRunner(ArModelRunner):
             self._attention[:, :rows].copy_(torch.where(begins, first, found))
 
     def _sample(self, rows: int) -> None:
-        """Sample a look of the first rows, and leave the results."""
+        """Sample a burst of the first rows, and leave the results."""
         table = self.table
         for frame in range(self.stride):
             operators.sample.operator(

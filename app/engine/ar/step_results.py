@@ -10,7 +10,7 @@ from app.engine.ar.model_runner import Fetch, SampledTokens
 from gpu.transfers import Download
 from samplers.plain import RESULTS
 
-_ON_THEIR_WAY: Final = 4  # results: of the look that was queued last, and of that before
+_ON_THEIR_WAY: Final = 4  # results: of the burst that was queued last, and of that before
 
 
 class StepResults:

@@ -220,7 +220,7 @@ async def measured(url: str, load: HostLoad, seconds: float) -> dict[str, float]
 def served(folder: Path, slowness: float, stride: int = 0) -> Iterator[str]:
     """Serve a checkout over the stand-in; yield its URL once it is ready.
 
-    ``stride`` are the frames of a look; 0: as the checkout has it. Raises NotServed as
+    ``stride`` are the frames of a burst; 0: as the checkout has it. Raises NotServed as
     `wait_until_ready`.
     """
     chosen = {

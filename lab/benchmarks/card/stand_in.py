@@ -50,7 +50,7 @@ _GIVES_AWAY: Final = bytes(6000)
 """A checksum of more than 5 kB lets go of the lock for two microseconds, as a call into CUDA."""
 
 STRIDE: Final = int(os.environ.get("STAND_IN_STRIDE", "0"))
-"""Frames of a look at the codes; 0: as the service has it."""
+"""Frames of a burst; 0: as the service has it."""
 
 FRAME_S, ROW_S = 0.00028, 0.0000163
 PREFIX_S = 0.0005

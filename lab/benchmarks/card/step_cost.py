@@ -286,7 +286,7 @@ def meta_model(*, layers: int, width: int, layout: LayoutName = "ar+nar-len") ->
 
 
 class _FrameBatch(GraphRunner):
-    """One whose looks are of one frame, so that a look costs what a frame does."""
+    """One whose bursts are of one frame, so that a burst costs what a frame does."""
 
     stride = 1
 

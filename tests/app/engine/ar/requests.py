@@ -134,7 +134,7 @@ class ArRequests:
         return admit(self.batch, request)
 
     def step(self, running: Sequence[SequenceOrGroup]) -> None:
-        """Sample a frame of each, or as many as a look has; what was final stays what it was."""
+        """Sample a frame of each, or as many as a burst has; what was final stays what it was."""
         self.batch.step(running)
         for group in running:
             before = self.final.get(group, [])

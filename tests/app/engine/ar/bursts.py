@@ -1,4 +1,4 @@
-"""Requests that end, go back or grow within a look, which is several frames of one launch."""
+"""Requests that end, go back or grow within a burst, which is several frames of one launch."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -18,7 +18,7 @@ def knobs(**chosen: Any) -> SamplingParams:
 
 
 def stops(model: Valle) -> list[UtteranceSpec]:
-    """End at each place of a look, the first frame and none among them."""
+    """End at each place of a burst, the first frame and none among them."""
     likely = {model.config.stop_token: 50.0}
     return [
         request(model, number, params=knobs(logit_bias=likely, min_frames=number), **WHOLE)
@@ -27,13 +27,13 @@ def stops(model: Valle) -> list[UtteranceSpec]:
 
 
 def limits(model: Valle) -> list[UtteranceSpec]:
-    """Are cut at each place of a look."""
+    """Are cut at each place of a burst."""
     params = knobs(min_frames=100, **GUIDED)
     return [request(model, n, params=params, **WHOLE, max_frames=n) for n in range(1, 8)]
 
 
 def borders(model: Valle) -> list[UtteranceSpec]:
-    """Grow into a second page at each place of a look."""
+    """Grow into a second page at each place of a burst."""
     params = knobs(min_frames=100, **GUIDED)
     ids = [1, *range(10, 60), 2]
     return [
@@ -79,7 +79,7 @@ def plain(model: Valle) -> list[UtteranceSpec]:
     return [request(model, n % 3, params=params, max_frames=20, **WHOLE) for n in range(6)]
 
 
-LOOKS: Mapping[str, Callable[[Valle], list[UtteranceSpec]]] = {
+BURSTS: Mapping[str, Callable[[Valle], list[UtteranceSpec]]] = {
     each.__name__: each
     for each in (stops, limits, borders, rewinds, alignments, repeats, takes, plain)
 }

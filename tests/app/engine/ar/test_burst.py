@@ -1,4 +1,4 @@
-"""A look, which is several frames of one launch: what it needs, sends and fetches."""
+"""A burst, which is several frames of one launch: what it needs, sends and fetches."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -11,7 +11,7 @@ from gpu.transfers import Download, Upload
 from models.stack.paged_cache import PAGE
 from models.valle import Valle
 from samplers.plain import is_plain
-from tests.app.engine.ar.looks import WHOLE, knobs
+from tests.app.engine.ar.bursts import WHOLE, knobs
 from tests.app.engine.ar.requests import finish, request, runner
 from tests.capture.tape import Tape
 from tests.samplers.ar.rows import EVERY
@@ -40,7 +40,7 @@ def test_one_that_has_ended_within_what_is_under_way_needs_no_page_more(model, s
         **WHOLE,
     )  # fmt: skip
     ending = request(model, 1, max_frames=100, **WHOLE)
-    # The stop comes with the last look that its one page has room for.
+    # The stop comes with the last burst that its one page has room for.
     ends = (PAGE + 1 - len(ending.ar_prefix(model)) - stride) // stride * stride
     params = knobs(logit_bias={model.config.stop_token: 50.0}, min_frames=ends)
     groups = [one.admit(longer), one.admit(replace(ending, params=params))]
