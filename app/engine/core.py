@@ -193,6 +193,13 @@ class Plan:
     made_by: MadeBy | None = None
     pages: int = 0  # of keys and values that it takes at most, where they lie in pages
 
+    @property
+    def only_voice(self) -> tuple[str | None, str] | None:
+        """Owner and key of its voice; None if its text names others."""
+        if any(one.voice is not None for one in self.utterances):
+            return None
+        return self.voice.owner, self.voice.key
+
 
 @dataclass(frozen=True, slots=True)
 class Progress:

@@ -7,6 +7,7 @@ of the next request. A speech of an unusual kind (`Plan.usual`) counts in none o
 """
 
 import math
+from collections import OrderedDict
 from copy import deepcopy
 from time import monotonic
 from typing import Final
@@ -38,8 +39,17 @@ PEAK_S: Final = 30.0
 RESTED_S: Final = 3.0
 """Seconds without work after which costs are those of a speech by itself."""
 
+SHORTEST_PHONEME_S: Final = 0.04
+"""Seconds a phoneme symbol of a voice that has not spoken yet, at least: the built-in voices take
+0.043 to 0.057, with symbols of stress and spaces."""
+
+_MOST_VOICES: Final = 256  # whose pace is remembered
+
 USUAL_S: Final = 5.0
 """Seconds of speech assumed of a job whose text is not known."""
+
+SpeakerKey = tuple[str | None, str]
+"""Owner and key of a voice."""
 
 _NEWEST = 0.1  # weight of the newest measurement in averages over jobs
 
@@ -121,6 +131,8 @@ class CostModel:
         self.is_single = True  # whether at most one speech is in work
         self._idle_since_s: float | None = None
         self._phoneme_s = USUAL_PHONEME_S
+        # Seconds a phoneme symbol of each voice, the last heard last
+        self._voices: OrderedDict[SpeakerKey, float] = OrderedDict()
 
     def begin(self, others: int) -> None:
         """Note that a speech begins beside so many others."""
@@ -175,10 +187,19 @@ class CostModel:
         for costs in (self._lately, self._single):
             costs.start.note(start_s)
 
-    def note_spoken(self, phonemes: float, speech_s: float) -> None:
-        """Count a job of so many phoneme symbols and seconds of audio, for `speech_s`."""
-        if phonemes:
-            self._phoneme_s += _NEWEST * (speech_s / phonemes - self._phoneme_s)
+    def note_spoken(
+        self, phonemes: float, speech_s: float, voice: SpeakerKey | None = None
+    ) -> None:
+        """Count a job of so many phoneme symbols and seconds of speech; no voice if of several."""
+        if not phonemes:
+            return
+        each_s = speech_s / phonemes
+        self._phoneme_s += _NEWEST * (each_s - self._phoneme_s)
+        if voice is not None:
+            known_s = self._voices.pop(voice, SHORTEST_PHONEME_S)
+            self._voices[voice] = known_s + _NEWEST * (each_s - known_s)
+            if len(self._voices) > _MOST_VOICES:
+                self._voices.popitem(last=False)
 
     @property
     def cost(self) -> float:
@@ -233,3 +254,14 @@ class CostModel:
     def speech_s(self, phonemes: float) -> float:
         """Return the expected seconds of audio of so many phoneme symbols."""
         return self._phoneme_s * phonemes
+
+    def least_speech_s(self, phonemes: float, voice: SpeakerKey | None) -> float:
+        """Return the expected seconds of speech of so many phoneme symbols of a voice.
+
+        If it has not spoken, those of the quickest voice: sound that waits for words waits too long
+        rather than not long enough.
+        """
+        each_s = SHORTEST_PHONEME_S
+        if voice is not None:
+            each_s = self._voices.get(voice, each_s)
+        return each_s * phonemes

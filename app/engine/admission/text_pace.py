@@ -5,9 +5,9 @@ Where text is slower than speech, sound that began at once would stop for want o
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import monotonic
-from typing import Final
+from typing import Final, Self
 
 _CAUTION: Final = 0.6  # of the seconds of speech that are written a second, what may be lacking
 _LEAST: Final = 1.2  # seconds of speech written a second, from which it is no slower than speech
@@ -58,6 +58,10 @@ class KnownText:
     speech_s: float  # seconds of speech that can be sampled
     char_s: float  # seconds of speech that a character takes
     whole: bool = False  # whether nothing more follows
+
+    def sampled(self, speech_s: float) -> Self:
+        """Return what is known once so many seconds of speech are sampled: at least those."""
+        return replace(self, speech_s=max(self.speech_s, speech_s))
 
 
 def held_s(

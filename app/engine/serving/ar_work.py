@@ -20,6 +20,7 @@ class ArWork:
         started_idle: Whether no other stream ran when it was admitted.
         admitted_s: When that was, by `time.monotonic`.
         cost: Of its share of each step. Any thread may read it.
+        sampled_s: Seconds of speech sampled so far. Any thread may read it.
         slow: Whether it could not keep up if it had the machine to itself.
     """
 
@@ -30,6 +31,7 @@ class ArWork:
         self.started_idle = True
         self.admitted_s = 0.0
         self.cost = MovingCost(SHORT_S)
+        self.sampled_s = 0.0
         self.slow = False
         self._most_frames = 0  # sampled before
 
@@ -42,6 +44,7 @@ class ArWork:
         """Note its share of the time of a step; ``audio_cost`` is what its audio costs beside."""
         sampled = max(0, self.progress.frames - self._most_frames)
         self._most_frames += sampled
+        self.sampled_s = self.progress.frames / frame_rate_hz
         self.cost.note(work_s, sampled / frame_rate_hz)
         each = self.cost.each + audio_cost.each
         if self.cost.work_s + audio_cost.work_s > SLOW_AFTER_S and each > 1.0:

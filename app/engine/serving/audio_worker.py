@@ -5,9 +5,10 @@ from collections.abc import Callable, Sequence
 from time import monotonic, perf_counter
 
 from app.engine.admission.cost_model import SHARE, CostModel
-from app.engine.admission.durations import spoken_symbols
+from app.engine.admission.durations import pauses_s, spoken_symbols
 from app.engine.admission.streams import Stream, least_lead_s, may_begin, promised
 from app.engine.admission.text_pace import held_s
+from app.engine.core import Plan, SpeechResult
 from app.engine.errors import SpeechError, WorkerLost, broken
 from app.engine.messages import ArMessage, JobFailed
 from app.engine.model import AudioPart
@@ -17,6 +18,7 @@ from app.engine.serving.running import JobHandle
 from gpu.lost import is_device_lost
 
 _WAIT_S = 0.25
+_LOOK_S = 0.02  # between two looks at sound that waits for words: nothing tells that some came
 _WORD_S = 0.2  # of speech, which is made once the word has come
 
 SOLO_SHARE = 0.95
@@ -111,7 +113,8 @@ class AudioWorker:
         coming = progress.first_chunks[max(0, progress.made - 1) :]
         later = [(one.speech_s, one.before_s) for one in coming]
         late_s = job.pace.late_s + self._capacity.cost * _WORD_S
-        wait_s = held_s(later, job.known, job.pace.chars_per_s, late_s)
+        known = job.known.sampled(job.ar.sampled_s)
+        wait_s = held_s(later, known, job.pace.chars_per_s, late_s)
         now_s = monotonic()
         return now_s + wait_s - max(0.0, job.lead_until_s - now_s)
 
@@ -207,7 +210,7 @@ class AudioWorker:
                 playback = job.playback
                 playback.begins_s = self.begins_s(job)
                 if (left_s := playback.begins_s - monotonic()) > 0:
-                    wait_s = min(wait_s, left_s)
+                    wait_s = min(wait_s, left_s, _LOOK_S)
         return wait_s
 
     def _prepared(self, maker: AudioPart, jobs: Sequence[JobHandle]) -> Sequence[JobHandle]:
@@ -281,11 +284,18 @@ class AudioWorker:
             return
         if chunk.result is not None:
             if job.plan is not None:
-                symbols = spoken_symbols(chunk.result.utterances)
-                self._capacity.note_spoken(symbols, chunk.result.audio_s)
+                self._note_spoken(job.plan, chunk.result)
             self._outcomes.completed(job, chunk.result)
             self._remove(job)
         job.send(chunk)
+
+    def _note_spoken(self, plan: Plan, result: SpeechResult) -> None:
+        """Count how long the words of a job lasted."""
+        before = plan.job.part.before
+        silent_s = pauses_s(result.utterances, plan.params.pause_s, more=False)
+        silent_s += before.pause_owed_s if before else 0.0
+        speech_s = max(0.0, result.audio_s - silent_s)
+        self._capacity.note_spoken(spoken_symbols(result.utterances), speech_s, plan.only_voice)
 
     def _promise_as_begun(self, job: JobHandle) -> None:
         """Promise a stream whose playback begins its audio in time, beside those that have that."""

@@ -18,7 +18,7 @@ from app.engine.serving.outcomes import JobLog
 from app.engine.serving.running import JobHandle
 from samplers.knobs.features import knob_at_fault
 
-_LEAST = 0.8  # of the usual length of a speech, which has its rests, what its words last at least
+_LEAST = 0.9  # of the usual length of a speech, which has its rests, what its words last at least
 
 TEXT_CHARS = 64
 """What is counted of a text besides its own characters: about as many are read in the time that any
@@ -113,9 +113,9 @@ class TextWorker:
         silence_s = pauses_s(plan.utterances, plan.params.pause_s, more=plan.job.part.more)
         job.playback.expected_s = speech_s + silence_s
         if job.pace is not None:
-            job.known = self._known(plan, speech_s)
+            job.known = self._known(plan)
 
-    def _known(self, plan: Plan, speech_s: float) -> KnownText:
+    def _known(self, plan: Plan) -> KnownText:
         """Return how much can be sampled of a text that is still written."""
         missing = 0.0
         if plan.job.part.is_open and plan.utterances and not plan.utterances[-1].whole:
@@ -123,10 +123,11 @@ class TextWorker:
             begins = newest.versions[-1].begins
             due = begins[max(0, len(begins) - plan.params.text_lookahead_words)]
             missing = (len(newest.phonemes) - due) / newest.rate
-        least_s = _LEAST * speech_s
+        symbols = spoken_symbols(plan.utterances)
+        symbol_s = _LEAST * self._capacity.least_speech_s(1.0, plan.only_voice)
         return KnownText(
-            least_s - _LEAST * self._capacity.speech_s(missing),
-            least_s / max(1, len(plan.job.text)),
+            symbol_s * (symbols - missing),
+            symbol_s * symbols / max(1, len(plan.job.text)),
             whole=not plan.job.part.is_open,
         )
 

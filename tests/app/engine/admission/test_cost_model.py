@@ -130,6 +130,34 @@ def test_the_length_of_speech_follows_what_was_spoken() -> None:
     assert capacity.speech_s(10) == pytest.approx(2.0, rel=0.01)
 
 
+@pytest.mark.parametrize("quickest_s", [0.0427, 0.0446, 0.0572])
+def test_speech_of_a_voice_that_has_not_spoken_is_no_longer_than_it_will_be(quickest_s) -> None:
+    capacity = CostModel()
+    for _ in range(60):
+        capacity.note_spoken(100, 100 * quickest_s + 1.0, (None, "another"))
+    assert capacity.least_speech_s(100, (None, "heart")) < 100 * quickest_s
+    assert capacity.least_speech_s(100, None) < 100 * quickest_s
+
+
+def test_speech_of_a_voice_that_has_spoken_lasts_as_long_as_its_own() -> None:
+    capacity = CostModel()
+    for _ in range(60):
+        capacity.note_spoken(100, 5.0, (None, "heart"))
+        capacity.note_spoken(100, 9.0, ("someone", "heart"))
+        capacity.note_spoken(0, 9.0, (None, "heart"))
+    assert capacity.least_speech_s(100, (None, "heart")) == pytest.approx(5.0, rel=0.01)
+    assert capacity.least_speech_s(100, ("someone", "heart")) == pytest.approx(9.0, rel=0.01)
+
+
+def test_of_many_voices_the_pace_of_those_that_spoke_last_is_known() -> None:
+    capacity = CostModel()
+    for number in range(300):
+        capacity.note_spoken(100, 9.0, (None, f"{number}"))
+    unknown_s = capacity.least_speech_s(100, None)
+    assert capacity.least_speech_s(100, (None, "0")) == unknown_s
+    assert capacity.least_speech_s(100, (None, "299")) > unknown_s
+
+
 def test_the_longest_work_counts_until_it_has_faded() -> None:
     capacity = after((0.1, 1.0), (0.3, 1.0), (0.1, 1.0))
     capacity.note_admission(0.05)

@@ -79,3 +79,8 @@ def test_when_nothing_is_to_be_waited_for_and_when_the_sentence_is(
     known, chars_per_s, expected_s
 ) -> None:
     assert held_s(CHUNKS, known, chars_per_s, 0.05) == expected_s
+
+
+@pytest.mark.parametrize(("sampled_s", "expected_s"), [(0.1, 0.2), (0.7, 0.7)])
+def test_what_is_sampled_is_known_for_sure(sampled_s, expected_s) -> None:
+    assert KnownText(0.2, CHAR_S).sampled(sampled_s) == KnownText(expected_s, CHAR_S)

@@ -424,6 +424,20 @@ async def test_audio_of_a_text_that_comes_slowly_is_held_if_a_gap_would_be_heard
     assert await sent(await begun(slow, known, lead_s)) == chunks
 
 
+@pytest.mark.parametrize(("sampled_s", "chunks"), [(0.2, 0), (0.9, 1)])
+async def test_audio_of_a_text_that_comes_slowly_is_sent_once_enough_of_it_is_sampled(
+    sampled_s, chunks
+) -> None:
+    worker, (job,) = working(Together(), 1, [])
+    job.pace = typed(17, 0.5)
+    job.known = KnownText(0.2, 0.06)
+    job.ar.sampled_s = sampled_s
+    job.audio.progress = replace(job.audio.progress, first_chunks=(FirstChunk(30, 0.2, 0.6),))
+    worker.put((job, BLOCK))
+    run(worker, Together())
+    assert await sent(job) == chunks
+
+
 async def test_audio_that_waited_for_text_is_sent_once_that_is_whole() -> None:
     worker, (job,) = working(Together(), 1, [])
     job.pace = typed(1, 5.0)

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import Future
 from contextlib import closing
 from dataclasses import replace
@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from app.engine.admission.cost_model import CostModel
-from app.engine.core import SpeechJob, SpeechPart
+from app.engine.admission.text_pace import TextPace
+from app.engine.core import Plan, SpeechJob, SpeechPart
 from app.engine.errors import GenerationFailed, InvalidRequest, SpeechError
 from app.engine.serving.fair_queue import FairQueue, FairTask
 from app.engine.serving.job_queue import JobQueue
@@ -20,6 +21,7 @@ from app.engine.serving.metrics import EngineMetrics
 from app.engine.serving.outcomes import JobLog
 from app.engine.serving.running import JobHandle
 from app.engine.serving.text_worker import TextWorker
+from models.text import Utterance
 from samplers.knobs.params import SamplingParams
 from tests.app.engine.running import until
 from tests.fakes import FakeBackend
@@ -27,6 +29,17 @@ from tests.fakes import FakeBackend
 pytestmark = pytest.mark.anyio
 
 SLOTS = 4
+
+
+TYPED = "The birch canoe slid on"
+
+
+class Spelling(FakeBackend):
+    """Reads a text as the symbols that it is written with."""
+
+    def plan(self, job: SpeechJob, on_piece: Callable[[], None] = lambda: None) -> Plan:
+        spelled = (Utterance(job.text, job.text),)
+        return replace(super().plan(job, on_piece), utterances=spelled)
 
 
 class Room:
@@ -300,3 +313,18 @@ def test_what_is_cleared_comes_no_more() -> None:
     turns = filled(("a", 1))
     turns.clear()
     assert turns.begin() is None
+
+
+async def test_of_a_voice_that_has_not_spoken_too_little_rather_than_too_much_is_known() -> None:
+    room = Room()
+    with closing(room.reader):
+        job = JobHandle("first", 20.0, room.left)
+        job.pace = TextPace()
+        assert room.queue.admit(job)
+        asked = SpeechJob("first", TYPED, SamplingParams(), part=SpeechPart(is_open=True))
+        room.reader.read(Spelling(), job, asked)
+        await room.lined_up()
+    quickest_s = 0.0427 * len(TYPED)  # the built-in voice that speaks most symbols a second
+    assert job.known is not None
+    assert job.known.speech_s < quickest_s
+    assert job.known.char_s < quickest_s / len(TYPED)
