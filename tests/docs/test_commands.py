@@ -89,6 +89,7 @@ BY_OTHER_TESTS = {
     "TTS_HOST=0.0.0.0 TTS_WYOMING_PORT=10200 scripts/serve": (
         "tests/app/compat/wyoming/test_session.py"
     ),
+    "TTS_LIVE_LOOKAHEAD_WORDS=2 scripts/serve": "tests/app/api/realtime/test_lookahead.py",
     "python -c": "tests/docs/test_tour.py",
     'valle-serve speak "Hello there." --seed 7 --top-p 0.5 --trace': "tests/docs/test_tour.py",
 }

@@ -98,7 +98,7 @@ async def test_no_thread_computes_while_another_records_at_the_start_after_crash
         return called
 
     for module in (encoder, batch_factory, stage):
-        monkeypatch.setattr(module, "alone", lambda _: device.lock)
+        monkeypatch.setattr(module, "device_lock", lambda _: device.lock)
     monkeypatch.setattr(GraphCapturer, "capture", lambda _, function: device.capture(function))
     few = partial(NarGraphRunner, sizes=ChunkSizes(rows=(2,), columns=512, streams=9))
     monkeypatch.setattr(synthesizer, "NarGraphRunner", few)

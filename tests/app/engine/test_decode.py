@@ -14,6 +14,7 @@ from app.engine.utterance import UtteranceSpec
 from models.checkpoints.sources import SpeechModel
 from models.stack.attention import attention_statistics
 from models.stack.cache import KVCache
+from models.stack.taps import Taps
 from samplers.knobs.params import SamplingParams
 from tests.app.engine.decoding import Decoded, decode_utterance
 
@@ -88,7 +89,7 @@ def test_entropix_sees_the_attention_of_the_conditional_row_to_what_is_kept(spee
         end = len(prefix) + frame
         cache = KVCache(model.config, slots=1, max_length=end)
         _, queries = model.transformer.extend(
-            whole[:end], positions[:end], cache, 0, torch.arange(end), [-1]
+            whole[:end], positions[:end], cache, 0, torch.arange(end), Taps([-1])
         )
         fresh = attention_statistics(
             queries[0, -1:], cache.keys_of(-1, 0)[None], torch.tensor([end])

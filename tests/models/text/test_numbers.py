@@ -285,6 +285,8 @@ _DIGITS = {
 def digits(text: str) -> Counter[str]:
     """Count the digits of a text and of its number words, without zeros, which have no word."""
     text = text.replace(" and a ", " and one ")  # two and a half
+    text = re.sub(r"\bsquared\b", "two", text)
+    text = re.sub(r"\bcubed\b", "three", text)
     found = Counter(re.findall(r"[1-9]", text))
     for word in re.findall(r"(?!(?<!-)seconds)\b[A-Za-z]+", text):
         for one in (word, word.removesuffix("s"), word.removesuffix("ves") + "f"):

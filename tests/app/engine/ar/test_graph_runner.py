@@ -253,7 +253,7 @@ FAULTS = {
         "None if self.table.lengths.any() else self.places.send()",
     ),
     "the logits are left where the next has its temporaries": Fault(
-        GraphRunner._feed, "self._logits[:rows].copy_(logits)", "self._logits = logits"
+        GraphRunner._feed, "self._logits[:rows].copy_(logits[:rows])", "self._logits = logits"
     ),
     "the host waits for a step": Fault(
         GraphRunner._run, "code = ", "code = bool(self.table.lengths.any()) * "

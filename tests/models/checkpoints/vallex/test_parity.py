@@ -111,7 +111,7 @@ def test_int8_costs_less_than_a_hundredth_of_a_nat(golden_vallex: Path, tmp_path
     reference = Golden(golden_vallex, "model", tmp_path)
     model = load_vallex(placed(golden_vallex, "model", tmp_path))
     quantize_linears(model)
-    shared = [cast("Any", one.blocks[0].attention.qkv)._tiles for one in model.nar_stacks]
+    shared = [cast("Any", one.blocks[0].attention.qkv).tiles for one in model.nar_stacks]
     assert all(one is shared[0] for one in shared)  # seven levels, one matrix
     ar, level_7 = list[Tensor](), list[Tensor]()
     for case in forced(reference):
