@@ -161,13 +161,13 @@ class GrowingSpeech(AsyncIterator[AudioChunk]):
             if at:
                 await asyncio.sleep(0)
             self._pieces += self._growing.append(text[at : at + _PACKET_CHARS])
-            self._tell()
+            self._forward_text()
 
     def flush(self) -> None:
         """Speak all text so far, as if a sentence ended here."""
         self._check_open()
         self._pieces += self._growing.flush()
-        self._tell()
+        self._forward_text()
 
     def end(self) -> None:
         """End the text: nothing can be appended."""
@@ -177,7 +177,7 @@ class GrowingSpeech(AsyncIterator[AudioChunk]):
         if not begun and self.text.strip():  # marks alone: no sound, and a warning
             self._pieces.append(self.text)
         self._ended = True
-        self._tell()
+        self._forward_text()
 
     async def __anext__(self) -> AudioChunk:
         if self._over:
@@ -193,7 +193,7 @@ class GrowingSpeech(AsyncIterator[AudioChunk]):
                 begun = self._begin_of_next()
                 self._stream = await self._submit(self._chain.next_job(begun, is_open=True))
                 self._begun = begun
-                self._tell()  # what has come meanwhile
+                self._forward_text()  # what has come meanwhile
         chunk = await anext(self._stream)
         if chunk.result is not None:
             chunk.result = self._add(chunk.result)
@@ -219,7 +219,7 @@ class GrowingSpeech(AsyncIterator[AudioChunk]):
         begun = self._growing.open_part
         return begun if len(begun.split()) > self._lookahead else ""
 
-    def _tell(self) -> None:
+    def _forward_text(self) -> None:
         """Tell the job that has the beginning of a sentence what has come of the rest."""
         self._changed.set()
         if self._skips and self._pieces:

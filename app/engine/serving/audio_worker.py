@@ -144,12 +144,12 @@ class AudioWorker:
         In one call, all that a step gave: each wakes the worker.
         """
         with self._changed:
-            heard = False
+            has_new = False
             for job, message in given:
                 if job in self._jobs:
                     job.audio.messages.append(message)
-                    heard = True
-            if heard:
+                    has_new = True
+            if has_new:
                 self._changed.notify_all()
 
     def wake(self) -> None:

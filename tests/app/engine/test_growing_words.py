@@ -50,7 +50,7 @@ def growing(engine: SpeechEngine, **given: Any) -> GrowingSpeech:
     return GrowingSpeech(engine, job_of(**given), max_text_chars=400, busy_timeout_s=20.0)
 
 
-async def heard(speech: GrowingSpeech) -> tuple[SpeechResult, Samples]:
+async def result_and_samples(speech: GrowingSpeech) -> tuple[SpeechResult, Samples]:
     chunks = [chunk async for chunk in speech]
     assert speech.result is not None
     return speech.result, np.concatenate([chunk.samples for chunk in chunks])
@@ -70,7 +70,7 @@ async def spoken(
         speech.end()
 
     writing = asyncio.create_task(write())
-    found = await heard(speech)
+    found = await result_and_samples(speech)
     await writing
     return found
 
@@ -135,7 +135,7 @@ async def test_what_comes_of_a_sentence_that_was_ended_is_not_spoken_again(toy) 
         assert speech.result.finish_reason == "length"
         await speech.append("went home. ")
         speech.end()
-        result, _ = await heard(speech)
+        result, _ = await result_and_samples(speech)
         assert len(result.utterances) == 1
 
 
@@ -148,7 +148,7 @@ async def test_a_sentence_whose_rest_is_refused_fails_by_name_and_frees_its_rows
         await speech.append("and пошли. ")
         speech.end()
         with pytest.raises(InvalidRequest, match="reads English only"):
-            await heard(speech)
+            await result_and_samples(speech)
         await until(lambda: not engine.status.running and not engine.status.used_slots)
 
 

@@ -146,14 +146,14 @@ def test_of_a_context_that_would_be_too_long_the_oldest_is_left_out(synthesizer,
     one = plan(synthesizer, 1, 9.0, context_utterances=3)
     one = replace(one, utterances=one.utterances * 4, speakers=one.speakers * 4)
 
-    def heard() -> list[UtteranceSpec]:
+    def started() -> list[UtteranceSpec]:
         items = finished(synthesizer, one)
         return [message.inputs for message in items if message.kind == "started"]
 
-    whole = heard()
+    whole = started()
     longest = whole[-1].ar_positions(synthesizer.speech.model)
     monkeypatch.setattr("app.engine.ar.spec_builder.MAX_POSITIONS", longest - 1)
-    short = heard()
+    short = started()
     *_, before, last = ([each.codes.tolist() for each in inputs.context] for inputs in whole)
     assert [len(inputs.context) for inputs in whole[-4:]] == [0, 1, 2, 3]
     assert [len(inputs.context) for inputs in short[-4:]] == [0, 1, 2, 2]
