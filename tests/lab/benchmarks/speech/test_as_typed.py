@@ -24,7 +24,7 @@ def test_what_is_read_alike_has_no_fault(front_end, lookahead) -> None:
 
 
 def test_words_that_are_spoken_before_they_are_certain_are_found(front_end, monkeypatch) -> None:
-    monkeypatch.setattr("models.text.incremental.text.certain", len)
+    monkeypatch.setattr("models.text.incremental.text.certain_end", len)
     assert "is no beginning of" in as_typed.fault_of(front_end, TEXT, 1)
 
 
