@@ -189,14 +189,15 @@ def model_names(settings: Settings) -> list[str]:
     return [name for name, target in settings.names.items() if target == MODEL_NAME]
 
 
-def check_model(wanted: str, loaded: str, names: Collection[str] = ()) -> None:
-    """Raise UnknownModel unless a name means the loaded model, in any case.
+def check_model(wanted: str | None, loaded: str, names: Collection[str] = ()) -> None:
+    """Raise UnknownModel unless a name means the loaded model, in any case; None does.
 
     OpenAI's names may carry a date, as in `gpt-4o-mini-tts-2025-12-15`; ``names`` are those of
     `model_names`.
     """
-    if wanted.lower() not in {loaded.lower(), *names} and not _DATED.fullmatch(wanted):
-        raise UnknownModel(f"the loaded model is {loaded!r}, not {wanted[:64]!r}")
+    if wanted is None or wanted.lower() in {loaded.lower(), *names} or _DATED.fullmatch(wanted):
+        return
+    raise UnknownModel(f"the loaded model is {loaded!r}, not {wanted[:64]!r}")
 
 
 def model_item(name: str, loaded: str, names: Collection[str] = ()) -> ModelItem:

@@ -189,8 +189,7 @@ class ValleSession(WebSocketSession):
             await self._error(error_detail(422, text, param="type", code="response_open"))
             return
         services = self._services
-        if wanted.model is not None:
-            check_model(wanted.model, services.engine.info.name, model_names(self._settings))
+        check_model(wanted.model, services.engine.info.name, model_names(self._settings))
         form, messages = self.response(wanted)
         messages.ignored = ignored + ignored_fields(wanted, self._settings, messages.id)
         await self.begin(_OPEN, wanted, form, messages)

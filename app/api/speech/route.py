@@ -138,8 +138,7 @@ async def answer_speech(
         body_format = body_format_of(wanted, request.headers.get("accept", ""), engine.info)
     answer = Answer(request, body_format, came_s)
     settings = services.settings
-    if wanted.model is not None:
-        check_model(wanted.model, engine.info.name, model_names(settings))
+    check_model(wanted.model, engine.info.name, model_names(settings))
     ignored = ignored_fields(wanted, settings, state.id)
     once = settings.once_per_id and state.client_id
     response = await (_spoken_once if once else _spoken)(wanted, answer)

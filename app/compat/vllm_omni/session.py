@@ -145,8 +145,7 @@ class StreamSession(ValleSession):
         if config.word_timestamps and not config.stream_audio:
             raise InvalidRequest("word_timestamps needs stream_audio", param="word_timestamps")
         services = self._services
-        if config.model is not None:
-            check_model(config.model, services.engine.info.name, model_names(services.settings))
+        check_model(config.model, services.engine.info.name, model_names(services.settings))
         given: dict[str, Any] = {"voice": config.voice or config.speaker}
         if config.word_timestamps:
             given["timestamps"] = "word"

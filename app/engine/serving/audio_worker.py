@@ -144,12 +144,10 @@ class AudioWorker:
         In one call, all that a step gave: each wakes the worker.
         """
         with self._changed:
-            has_new = False
-            for job, message in given:
-                if job in self._jobs:
-                    job.audio.messages.append(message)
-                    has_new = True
-            if has_new:
+            kept = [one for one in given if one[0] in self._jobs]
+            for job, message in kept:
+                job.audio.messages.append(message)
+            if kept:
                 self._changed.notify_all()
 
     def wake(self) -> None:

@@ -60,12 +60,9 @@ class JobQueue:
             running = {job.client for job in self._running}
             behind = set() if client in running else running
             # How many rows one takes is known once it is planned; until then it counts for one.
-            needed = 0
-            for job in self._planning:
-                needed += job.client not in behind
-            for job in self._waiting:
-                needed += 0 if job.client in behind else job.rows
-            return self.free_rows > needed
+            planned = sum(job.client not in behind for job in self._planning)
+            waiting = sum(job.rows for job in self._waiting if job.client not in behind)
+            return self.free_rows > planned + waiting
 
     def has(self, client: str) -> bool:
         """Return whether a client has a job here."""

@@ -18,7 +18,6 @@ from app.engine.results import UtteranceResult
 from app.engine.utterance import UtteranceSpec
 from gpu.graphs import eager
 from models.config import NullHeadConfig
-from models.int8.quantized import quantize_linears
 from models.null_head import NullHead
 from models.prefix_cache import PrefixCache
 from models.valle import Valle
@@ -52,21 +51,14 @@ TWICE = {"cfg_strength": 2.0, "cfg_rescale": 0.0}
 
 
 @pytest.fixture(scope="module")
-def one_row_model(float_model: Valle) -> Valle:
+def float_model(float_model: Valle) -> Valle:
+    """The toy with a null head; `model` of conftest.py is made of it."""
     model = deepcopy(float_model)
     model.config = model.config.model_copy(update={"null_head": SPEC})
     torch.manual_seed(0)
     model.null_head = NullHead(model.config.width, model.config.codes + 1, SPEC)
     for parameter in model.null_head.requires_grad_(requires_grad=False).parameters():
         torch.nn.init.normal_(parameter, std=0.3)
-    return model
-
-
-@pytest.fixture(scope="module", params=["float32", "int8"])
-def model(one_row_model: Valle, request: pytest.FixtureRequest) -> Valle:
-    model = deepcopy(one_row_model)
-    if request.param == "int8":
-        quantize_linears(model)
     return model
 
 
@@ -165,17 +157,17 @@ def test_words_that_are_drawn_anew_without_guidance_are_drawn_without_it(model: 
 @pytest.mark.parametrize("stride", [1, 5])
 @pytest.mark.parametrize("captured", [False, True], ids=["called", "played"])
 def test_over_pages_requests_are_drawn_as_over_slots(
-    one_row_model: Valle, captured: bool, stride: int, monkeypatch: pytest.MonkeyPatch
+    float_model: Valle, captured: bool, stride: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(GraphRunner, "stride", stride)
     numbers = [*ONE_ROW, *TWO_ROWS, *UNGUIDED]
-    inputs = [request(one_row_model, number) for number in numbers]
+    inputs = [request(float_model, number) for number in numbers]
     inputs += [
-        request(one_row_model, number, params=SamplingParams(seed=0, **knobs), **WHOLE)
+        request(float_model, number, params=SamplingParams(seed=0, **knobs), **WHOLE)
         for number in range(5)
         for knobs in (GUIDED, GUIDED | STUCK, TWICE)
     ]
-    batch = runner(one_row_model, Tape().capture if captured else eager, 8)
+    batch = runner(float_model, Tape().capture if captured else eager, 8)
     found = alone_equals_among(over_slots(batch), inputs, Schedule(1))
     assert sum(len(backtracks) for _, _, backtracks, *_ in found) > 2
 
@@ -203,9 +195,9 @@ def test_a_growing_text_is_drawn_in_one_row_as_alone(model: Valle) -> None:
 
 
 @pytest.mark.usefixtures("sorted_as_on_a_gpu")
-def test_over_pages_a_growing_text_is_drawn_as_over_slots(one_row_model: Valle) -> None:
-    batch = runner(one_row_model, eager, 30, pages=250)
-    alone_equals_among(over_slots(batch), growing(one_row_model))
+def test_over_pages_a_growing_text_is_drawn_as_over_slots(float_model: Valle) -> None:
+    batch = runner(float_model, eager, 30, pages=250)
+    alone_equals_among(over_slots(batch), growing(float_model))
 
 
 def test_a_take_is_gone_on_from_as_it_went_on(model: Valle) -> None:
@@ -219,9 +211,9 @@ def test_a_take_is_gone_on_from_as_it_went_on(model: Valle) -> None:
 
 
 def test_what_is_no_number_in_what_is_predicted_ends_its_utterance_alone(
-    one_row_model: Valle,
+    float_model: Valle,
 ) -> None:
-    broken = deepcopy(one_row_model)
+    broken = deepcopy(float_model)
     assert isinstance(broken.null_head, NullHead)
     broken.null_head.wide.bias[3] = torch.nan
     batch = ArBatch(broken, PrefixCache(broken), slots=3, max_length=250)
