@@ -26,7 +26,7 @@ from app.engine.admission.quota import ClientQuota
 from app.engine.admission.text_pace import TextPace
 from app.engine.core import SpeechJob, SpeechResult
 from app.engine.errors import EngineBusy, EngineNotReady
-from app.engine.interface import GoldenResult, JobBatch, ModelInfo, Reading
+from app.engine.interface import GoldenResult, ModelInfo, Reading, RunningBatch
 from app.engine.model import LoadedModel
 from app.engine.recording_turns import RecordingTurns
 from app.engine.results import Codes, FinishReason
@@ -358,7 +358,7 @@ class SpeechEngine:
         sound.join()
         model.close()
 
-    def _run_ar(self, model: LoadedModel, batches: list[JobBatch]) -> None:
+    def _run_ar(self, model: LoadedModel, batches: list[RunningBatch]) -> None:
         """Run the scheduler, first in a batch that is there; the idle model leaves its device."""
         idle_after_s = self._settings.unload_after_s or math.inf
         while not self._queue.closed:
@@ -373,7 +373,9 @@ class SpeechEngine:
                 model.memory.unload(lambda: self._queue.empty)
                 self._scheduler.sleep()
 
-    def _load_and_warm_up(self, load: Callable[[], LoadedModel]) -> tuple[LoadedModel, JobBatch]:
+    def _load_and_warm_up(
+        self, load: Callable[[], LoadedModel]
+    ) -> tuple[LoadedModel, RunningBatch]:
         """Return the model once it has spoken, and a batch."""
         self.lifecycle.enter("loading")
         log.info("loading the model")

@@ -1,7 +1,7 @@
 """What a job becomes in a model: its plan, its level 0 in a batch, its stream of sound.
 
-Two threads run a model: one samples level 0 of all jobs together (`JobBatch`), the other makes the
-audio of it, a chunk at a time (`AudioStream`). The parts of a model are in `app.engine.model`.
+Two threads run a model: one samples level 0 of all jobs together (`RunningBatch`), the other makes
+the audio of it, a chunk at a time (`AudioStream`). The parts of a model are in `app.engine.model`.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -95,7 +95,7 @@ class ArStream(Protocol):
         """Whether nothing can be sampled before more of its text is known."""
 
 
-class JobBatch(Protocol):
+class RunningBatch(Protocol):
     """Level 0 of many jobs; `app.engine.ar.stage.ArStage` is one. One thread only."""
 
     def begin(self, plan: Plan, on_message: Callable[[ArMessage], None]) -> ArStream:

@@ -7,7 +7,7 @@ from typing import Protocol
 from app.engine.admission.cost_model import CostModel
 from app.engine.admission.playback import Playback
 from app.engine.core import AudioChunk, Plan, SpeechJob, SpeechResult
-from app.engine.interface import AudioStream, GoldenResult, JobBatch, ModelInfo, Reading
+from app.engine.interface import AudioStream, GoldenResult, ModelInfo, Reading, RunningBatch
 from app.engine.results import Codes
 from app.engine.voices import Voices
 from models.voices.recording import Recording
@@ -51,7 +51,7 @@ class EncoderPart(Protocol):
 class ArPart(Protocol):
     """What samples level 0; `app.engine.backend.batch_factory.BatchFactory` is one."""
 
-    def batch(self, slots: int) -> JobBatch:
+    def batch(self, slots: int) -> RunningBatch:
         """Return an empty batch of so many rows. Call in the thread that will use it."""
 
 
@@ -104,7 +104,7 @@ class CheckPart(Protocol):
     def check_deterministic(self) -> bool:
         """Return whether a job has the same codes alone and in a batch. Call before all jobs."""
 
-    def measure(self, costs: CostModel, slots: int) -> JobBatch:
+    def measure(self, costs: CostModel, slots: int) -> RunningBatch:
         """Speak for about a second and note the costs; returns a batch of at least so many rows."""
 
     def check_golden(self) -> GoldenResult | None:

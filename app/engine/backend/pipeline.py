@@ -15,7 +15,7 @@ from app.engine.admission.playback import Playback
 from app.engine.backend.audio_maker import AudioMaker
 from app.engine.backend.batch_factory import BatchFactory
 from app.engine.core import AudioChunk, Plan, Progress, SpeechResult
-from app.engine.interface import ArStream, AudioStream, JobBatch
+from app.engine.interface import ArStream, AudioStream, RunningBatch
 from app.engine.messages import ArMessage
 
 OnStep = Callable[[float], bool]
@@ -33,7 +33,7 @@ def go_on(_: float) -> bool:
 class RunningSpeech:
     """A job in a batch, what is sampled of it and not pushed yet, and what makes its sound."""
 
-    def __init__(self, batch: JobBatch, plan: Plan, sound: AudioStream | None = None) -> None:
+    def __init__(self, batch: RunningBatch, plan: Plan, sound: AudioStream | None = None) -> None:
         self.sound: Final = sound
         """None: what is sampled stays in `sampled`."""
         self.sampled: Final = deque[ArMessage]()
@@ -48,7 +48,7 @@ class RunningSpeech:
 
 
 def run(
-    batch: JobBatch, speeches: Sequence[RunningSpeech], on_step: OnStep = go_on
+    batch: RunningBatch, speeches: Sequence[RunningSpeech], on_step: OnStep = go_on
 ) -> Iterator[AudioChunk]:
     """Speak some jobs together to their ends; yield their audio, the last chunk with the result.
 

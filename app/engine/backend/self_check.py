@@ -17,7 +17,7 @@ from app.engine.backend.golden import compare, read_golden
 from app.engine.backend.pipeline import RunningSpeech, run, spoken
 from app.engine.backend.planner import Planner
 from app.engine.core import AudioChunk, Plan, SpeechJob, SpeechResult
-from app.engine.interface import GoldenResult, JobBatch, ModelInfo
+from app.engine.interface import GoldenResult, ModelInfo, RunningBatch
 from app.engine.join.job import AudioJob
 from app.engine.messages import ArMessage
 from samplers.knobs.params import SamplingParams
@@ -76,7 +76,7 @@ class SelfCheck:
             self._measure_once(batch, plan, costs)
         return batch
 
-    def _measure_once(self, batch: JobBatch, plan: Plan, costs: CostModel) -> None:
+    def _measure_once(self, batch: RunningBatch, plan: Plan, costs: CostModel) -> None:
         rate_hz = self.info.frame_rate_hz
         playback = Playback(monotonic())
         frames = 0

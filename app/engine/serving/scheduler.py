@@ -10,7 +10,7 @@ from app.engine.admission.cost_model import CostModel
 from app.engine.admission.quota import reserved, share
 from app.engine.core import Plan
 from app.engine.errors import SpeechError
-from app.engine.interface import ArStream, JobBatch
+from app.engine.interface import ArStream, RunningBatch
 from app.engine.messages import ArMessage, JobFailed
 from app.engine.serving.audio_worker import AudioWorker
 from app.engine.serving.job_queue import JobQueue
@@ -111,7 +111,7 @@ class Scheduler:
 
     def run(
         self,
-        batch: JobBatch,
+        batch: RunningBatch,
         frame_rate_hz: float,
         idle_after_s: float = math.inf,
         fits: Fits = lambda *_: True,
@@ -170,7 +170,7 @@ class Scheduler:
         self._metrics.slots.labels("used").set(used)
         self._metrics.slots.labels("free").set(self._slots - used)
 
-    def _admit(self, batch: JobBatch) -> None:
+    def _admit(self, batch: RunningBatch) -> None:
         """Admit every waiting job that `_next` allows."""
         while (job := self.queue.pop(self._next)) is not None:
             self._audio_worker.begin(job)
@@ -197,7 +197,7 @@ class Scheduler:
         )
         return job if fits else None
 
-    def _extend(self, batch: JobBatch) -> None:
+    def _extend(self, batch: RunningBatch) -> None:
         """Give jobs what has become known of their texts; one whose text is refused fails."""
         for job in [*self._sampled]:
             assert job.ar.stream is not None
@@ -208,7 +208,7 @@ class Scheduler:
                 job.ar.plan = job.plan
                 batch.extend(job.ar.stream, job.plan)
 
-    def _remove_abandoned(self, batch: JobBatch) -> None:
+    def _remove_abandoned(self, batch: RunningBatch) -> None:
         for job in tuple(self._sampled):
             if job.abandoned is not None:
                 self._remove(batch, job)
@@ -236,7 +236,7 @@ class Scheduler:
         priority = min(job.priority for job in late)
         return [job for job, lead in lead_s.items() if lead < AHEAD_S and job.priority <= priority]
 
-    def _step(self, batch: JobBatch, jobs: Sequence[JobHandle]) -> None:
+    def _step(self, batch: RunningBatch, jobs: Sequence[JobHandle]) -> None:
         started_s = perf_counter()
         streams = list[ArStream]()
         rows = 0
@@ -278,7 +278,7 @@ class Scheduler:
             owed_s = 0.0
         self._owed_s = min(_MOST_OWED_S, max(-_MOST_OWED_S, owed_s))
 
-    def _remove(self, batch: JobBatch, job: JobHandle) -> None:
+    def _remove(self, batch: RunningBatch, job: JobHandle) -> None:
         assert job.ar.stream is not None
         self._sampled.remove(job)
         batch.end(job.ar.stream)
