@@ -7,23 +7,15 @@ the extra `vallex`. All are under the MIT licence. Other versions may read some 
 # ruff: noqa: RUF001 - IPA and Bopomofo are full of letters that look like Latin ones
 
 import re
-from dataclasses import replace
 from functools import cache, partial
 from tempfile import TemporaryDirectory
 from threading import Lock
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from models.text.errors import TextError
-from models.text.published.languages import LANGUAGES, cleaned_as
-from models.text.published.wide_marks import (
-    GROUPED,
-    clause_marks,
-    closed,
-    known_symbols,
-    plain_marks,
-)
+from models.text.published.wide_marks import clause_marks, plain_marks
+from models.text.published.wide_reader import wide_reader
 from models.text.reader import Reader
-from models.text.source import Rewritten
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -105,19 +97,13 @@ def chinese_reader(*, as_reference: bool = False) -> Reader:
     """
     with _LOADING:
         _packages()
-    if as_reference:
-        return Reader(lambda text: text, lambda text: closed(mandarin_phonemes(text)))
-    return Reader(_clean, _phonemize)
-
-
-def _clean(text: Rewritten) -> Rewritten:
-    language = replace(LANGUAGES["zh"], unspelt=_unread)
-    return cleaned_as(text.sub(GROUPED, ""), language)
-
-
-def _phonemize(text: str) -> str:
-    text = _PERCENT.sub(r"百分之\1", text)
-    return " ".join(known_symbols(mandarin_phonemes(text)).split())
+    return wide_reader(
+        "zh",
+        mandarin_phonemes,
+        lambda text: _PERCENT.sub(r"百分之\1", text),
+        _unread,
+        as_reference=as_reference,
+    )
 
 
 def _unread(text: str) -> list[str]:

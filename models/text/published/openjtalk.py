@@ -11,7 +11,6 @@ IEICE Transactions on Information and Systems E104-D (2021).
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -19,10 +18,9 @@ from threading import Lock
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from models.text.errors import TextError
-from models.text.published.languages import LANGUAGES, cleaned_as
-from models.text.published.wide_marks import GROUPED, closed, known_symbols, plain_marks
+from models.text.published.wide_marks import plain_marks
+from models.text.published.wide_reader import wide_reader
 from models.text.reader import Reader
-from models.text.source import Rewritten
 
 if TYPE_CHECKING:
     from pyopenjtalk.openjtalk import OpenJTalk
@@ -91,19 +89,13 @@ def japanese_reader(*, as_reference: bool = False) -> Reader:
     """
     with _OPEN_JTALK:
         _open_jtalk()
-    if as_reference:
-        return Reader(lambda text: text, lambda text: closed(japanese_phonemes(text)))
-    return Reader(_clean, _phonemize)
-
-
-def _clean(text: Rewritten) -> Rewritten:
-    language = replace(LANGUAGES["ja"], spell=None, unspelt=_unread)
-    return cleaned_as(text.sub(GROUPED, ""), language)
-
-
-def _phonemize(text: str) -> str:
-    text = _POINT.sub("点", text).replace("%", "％")
-    return " ".join(known_symbols(japanese_phonemes(text)).split())
+    return wide_reader(
+        "ja",
+        japanese_phonemes,
+        lambda text: _POINT.sub("点", text).replace("%", "％"),
+        _unread,
+        as_reference=as_reference,
+    )
 
 
 def _unread(text: str) -> list[str]:
